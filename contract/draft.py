@@ -154,7 +154,7 @@ def parse_draft(content: dict[str, Any], where: str = "config.json") -> DraftCon
     )
     if config.markov_rank is not None and config.selector is not None:
         raise CheckpointError(keys.name("markov_rank"), "a Markov head and a selector exclude each other")
-    if "DFlash2DraftModel" in content.get("architectures", []) and config.method is Method.DFLASH:
+    if "DFlash2DraftModel" in str(content.get("architectures")) and config.method is Method.DFLASH:
         raise CheckpointError(keys.name("architectures"), "says DFlash 2, but no convolution or selector is configured")
     keys.finish(INERT | {"eos_token_id"})
     return config
