@@ -1,0 +1,1 @@
+"""The sub-commands of the console script, one module each."""
