@@ -1,0 +1,131 @@
+"""From a Setup to a configured reference decoder and its claims."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import __version__
+from ..contract import Claims, Greedy, Limits, Method, Request, Rule, Sampling, SeedContract, Setup, Unsupported
+from ..contract.keys import read_json
+from ..contract.quantisation import Format, Quantisation, parse_quantisation
+from ..contract.schema import target_linears
+from .decoder import ReferenceDecoder
+from .drafter import Drafter, load_drafter
+from .ngram import NgramDrafter
+from .table import TableTarget
+from .target import Target, TransformerTarget, load_target
+from .text import load_text
+
+RULES = (Rule.NONE, Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH)
+# Regret in nats that summation order may cause: the length of a span changes the shape of matrix products.
+ENVELOPES = {"float64": 1e-9, "float32": 1e-3}
+
+
+def make(setup: Setup) -> ReferenceDecoder:
+    """Build the decoder that a Setup asks for.
+
+    Options: `ngram` (longest suffix to look up; instead of a drafter), `device`, `quantise_activations`. A draft length
+    without a drafter makes room for scripted drafts. Raises ValueError naming an unknown option or value,
+    CheckpointError for a bad checkpoint, Unsupported for a rule without an implementation.
+    """
+    ngram, device, quantised = _options(setup.options)
+    dtype = setup.dtype or "float64"
+    if dtype not in ENVELOPES:
+        raise ValueError(f"dtype: must be {' or '.join(ENVELOPES)}, got {dtype!r}")
+    if setup.rule not in RULES:
+        raise Unsupported(f"rule: the reference decoder has no {setup.rule} verification")
+    if setup.draft is not None and ngram is not None:
+        raise ValueError("ngram: excludes a draft checkpoint")
+    number = getattr(torch, dtype)
+    target = load_target(setup.target, dtype=number, device=device, quantise_activations=quantised)
+    drafter: Drafter | None = None
+    if setup.draft is not None:
+        drafter = load_drafter(setup.draft, target, dtype=number, device=device)
+    elif ngram is not None:
+        drafter = NgramDrafter(_length(setup.draft_length, None), ngram)
+    longest = _length(setup.draft_length, drafter)
+    text = load_text(setup.target)
+    rule = setup.rule if longest else Rule.NONE
+    equal = rule in (Rule.NONE, Rule.SAMPLER_MATCH)
+    exact = isinstance(target, TableTarget)
+    formats = _formats(setup.target, target, quantised)
+    claims = Claims(
+        engine="specqual.reference",
+        version=__version__,
+        rule=rule,
+        method=drafter.method if drafter is not None else Method.SCRIPTED if longest else Method.NONE,
+        greedy=Greedy(bitwise=exact, envelope=0.0 if exact else ENVELOPES[dtype]),
+        sampling=_honoured(text is not None),
+        seed=SeedContract.ALWAYS if equal else SeedContract.EQUAL_DRAFT_LENGTHS,
+        limits=Limits(target.vocab_size, target.max_context, longest, eos_ids=target.eos_ids),
+        dtype=dtype,
+        device=device,
+        threads=torch.get_num_threads(),
+        **formats,
+    )
+    return ReferenceDecoder(target, drafter, claims, text)
+
+
+def _options(options: Mapping[str, Any]) -> tuple[int | None, str, bool]:
+    known = {"ngram": None, "device": "cpu", "quantise_activations": False}
+    for name in options:
+        if name not in known:
+            raise ValueError(f"{name}: unknown option; there are {', '.join(known)}")
+    ngram, device, quantised = ({**known, **options}[name] for name in known)
+    if ngram is not None:
+        ngram = _positive("ngram", ngram)
+    if quantised not in (False, True, "false", "true"):
+        raise ValueError(f"quantise_activations: must be true or false, got {quantised!r}")
+    return ngram, str(device), quantised in (True, "true")
+
+
+def _positive(name: str, value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = 0
+    if isinstance(value, bool | float) or number < 1:
+        raise ValueError(f"{name}: must be a positive integer, got {value!r}")
+    return number
+
+
+def _length(asked: int | None, drafter: Drafter | None) -> int:
+    if asked is not None and asked < 0:
+        raise ValueError(f"draft_length: must be at least 0, got {asked}")
+    if drafter is None:
+        return 0 if asked is None else asked
+    if asked is not None and asked > drafter.draft_length:
+        raise ValueError(f"draft_length: this drafter makes at most {drafter.draft_length} drafts, got {asked}")
+    return drafter.draft_length if asked is None else asked
+
+
+def _honoured(text: bool) -> frozenset[str]:
+    names = {field.name for kind in (Sampling, Request) for field in fields(kind)} - {"sampling", "prompt"}
+    return frozenset(names if text else names - {"stop_strings"})
+
+
+def _formats(directory: Path, target: Target, quantised: bool) -> dict[str, str]:
+    if not isinstance(target, TransformerTarget):
+        return {}
+    hf_quant = directory / "hf_quant_config.json"
+    quantisation = parse_quantisation(
+        read_json(directory / "config.json"), read_json(hf_quant) if hf_quant.exists() else None
+    )
+    kinds = {_weight(quantisation, name, quantised) for name in target_linears(target.config)} - {"dense"}
+    weights = kinds.pop() if len(kinds) == 1 else "mixed" if kinds else "dense"
+    activations = "as weights" if quantised and weights != "dense" else "dense"
+    return {
+        "weight_format": weights,
+        "activation_format": activations,
+        "kv_format": "fp8" if quantisation.kv_scales else "dense",
+    }
+
+
+def _weight(quantisation: Quantisation, name: str, quantised: bool) -> str:
+    kind = quantisation.format_of(name)
+    if kind in (Format.NVFP4, Format.NVFP4_PACKED):
+        return "nvfp4-w4a4" if quantised else "nvfp4-w4a16"
+    return str(kind)
