@@ -20,9 +20,10 @@ def attention(query: Tensor, key: Tensor, value: Tensor, visible: Tensor, scale:
     group = query.shape[1] // key.shape[1]
     key, value = (side.repeat_interleave(group, dim=1).transpose(0, 1) for side in (key, value))  # [heads, S, d]
     pieces = []
-    for rows, mask in zip(query.split(ROWS), visible.split(ROWS), strict=True):
-        scores = rows.transpose(0, 1) @ key.transpose(1, 2) * scale  # [heads, rows, S]
-        weights = wide(scores).masked_fill(~mask, -torch.inf).softmax(-1).to(value.dtype)
+    for start in range(0, len(query), ROWS):
+        rows = slice(start, start + ROWS)
+        scores = query[rows].transpose(0, 1) @ key.transpose(1, 2) * scale  # [heads, rows, S]
+        weights = wide(scores).masked_fill(~visible[rows], -torch.inf).softmax(-1).to(value.dtype)
         pieces.append((weights @ value).transpose(0, 1))
     return torch.cat(pieces)
 
@@ -44,7 +45,7 @@ def attend(x: Tensor, layer: Layer, config: TargetConfig, turn: Rope) -> tuple[T
     query = project(x, layer.linears["self_attn.q_proj"]).reshape(rows, config.heads, -1)
     gate = None
     if config.output_gate:  # per head: the query's dimensions, then the gate's
-        query, gate = query.split(head_dim, dim=-1)
+        query, gate = query[..., :head_dim], query[..., head_dim:]
     key = project(x, layer.linears["self_attn.k_proj"]).reshape(rows, config.kv_heads, head_dim)
     value = project(x, layer.linears["self_attn.v_proj"]).reshape(rows, config.kv_heads, head_dim)
     if config.qk_norm:

@@ -16,7 +16,7 @@ def convolve(rows: Tensor, taps: Tensor) -> Tensor:
     """
     kernel = taps.shape[-1]
     padded = torch.cat([rows.new_zeros(kernel - 1, rows.shape[1]), rows])
-    return sum((padded[tap : tap + len(rows)] * taps[:, tap] for tap in range(kernel)), torch.zeros_like(rows))
+    return torch.stack([padded[tap : tap + len(rows)] * taps[:, tap] for tap in range(kernel)]).sum(0)
 
 
 def recur(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,7 +55,7 @@ def delta_net(x: Tensor, layer: Layer, config: TargetConfig) -> tuple[Tensor, di
     a = wide(project(x, layer.linears["linear_attn.in_proj_a"]))
     convolved = wide(silu(convolve(mixed, layer.tensors["linear_attn.conv1d.weight"].squeeze(1))))
     keys = net.key_heads * net.key_dim
-    query, key, value = convolved.split([keys, keys, net.value_heads * net.value_dim], dim=-1)
+    query, key, value = torch.tensor_split(convolved, [keys, 2 * keys], dim=-1)
     query = _unit(query.reshape(rows, net.key_heads, net.key_dim)) * net.key_dim**-0.5
     key = _unit(key.reshape(rows, net.key_heads, net.key_dim))
     group = net.value_heads // net.key_heads  # value head h uses key head h // group

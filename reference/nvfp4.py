@@ -19,18 +19,16 @@ EMPTY_SCALE = 0.125  # compressed-tensors' block scale where e4m3 gives zero
 
 def codes_of(x: Tensor) -> Tensor:
     """The e2m1 codes (uint8, 0..15) nearest to x, ties to the even code, saturating at 6; shape kept."""
-    magnitude = x.abs()
     midpoints = torch.tensor(MIDPOINTS, dtype=x.dtype, device=x.device)
-    code = torch.bucketize(magnitude, midpoints)  # midpoints strictly below: a tie goes to the lower code ...
-    tie = (magnitude[..., None] == midpoints).any(-1)
-    code = code + (tie & (code % 2 == 1))  # ... unless that one is odd
+    low, high = torch.bucketize(x.abs(), midpoints), torch.bucketize(x.abs(), midpoints, right=True)
+    code = torch.where(low % 2 == 0, low, high)  # the two differ at a midpoint only
     return (code + 8 * torch.signbit(x)).to(torch.uint8)
 
 
 def values_of(codes: Tensor, dtype: torch.dtype) -> Tensor:
     """The values of e2m1 codes (uint8, 0..15); shape kept. Code 8 is -0."""
     table = torch.tensor(VALUES + tuple(-value for value in VALUES), dtype=dtype, device=codes.device)
-    return table[codes.long()]
+    return table[codes.int()]
 
 
 def pack(codes: Tensor) -> Tensor:
@@ -44,7 +42,7 @@ def unpack(packed: Tensor) -> Tensor:
 
 
 def _blocks(x: Tensor) -> Tensor:
-    return x.unflatten(-1, (-1, BLOCK))  # [..., in / 16, 16]
+    return x.reshape(*x.shape[:-1], -1, BLOCK)  # [..., in / 16, 16]
 
 
 def dequantise(packed: Tensor, scale: Tensor, tensor_scale: Tensor, dtype: torch.dtype, *, divide: bool) -> Tensor:
@@ -91,12 +89,9 @@ def quantise_nvfp4(weight: Tensor, *, divide: bool = False) -> dict[str, Tensor]
         scale = block_scales(weight, tensor_scale, divide=False).clamp(SMALLEST_SCALE, LARGEST)
         scale = torch.where(_blocks(weight).abs().amax(-1) == 0, 1.0, scale)
     packed = pack(_codes(weight, scale, tensor_scale, divide=divide))
-    names = ("weight_packed", "weight_scale", "weight_global_scale") if divide else NAMES
-    parts = (packed, encode(scale), tensor_scale.reshape(1) if divide else tensor_scale)
-    return dict(zip(names, parts, strict=True))
-
-
-NAMES = ("weight", "weight_scale", "weight_scale_2")
+    if divide:
+        return {"weight_packed": packed, "weight_scale": encode(scale), "weight_global_scale": tensor_scale.reshape(1)}
+    return {"weight": packed, "weight_scale": encode(scale), "weight_scale_2": tensor_scale}
 
 
 def through_nvfp4(x: Tensor, tensor_scale: Tensor, *, divide: bool) -> Tensor:

@@ -90,6 +90,11 @@ def _law(values: Any, field: str, vocab_size: int) -> tuple[Fraction, ...]:
     return law
 
 
+def is_table(directory: Path | str) -> bool:
+    """Whether a directory's config.json describes a table target; CheckpointError if there is no readable one."""
+    return read_json(Path(directory) / "config.json").get("model_type") == MODEL_TYPE
+
+
 def load_table(directory: Path | str) -> TableTarget:
     """Load a table target; CheckpointError names the key of its config.json that is wrong.
 

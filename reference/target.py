@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 from specqual.contract.checkpoint import open_target
 from specqual.contract.config import LayerType, TargetConfig
-from specqual.contract.keys import read_json
 from torch import Tensor
 from torch.nn.functional import silu
 
@@ -16,7 +15,7 @@ from .deltanet import delta_net
 from .forward import Forward, Target, check_ids
 from .norm import rms_norm
 from .rope import Rope, rope
-from .table import MODEL_TYPE, load_table
+from .table import is_table, load_table
 from .weights import Layer, Linear, Numerics, project, read_embedding, read_head, read_layer
 
 __all__ = ["Forward", "Target", "TransformerTarget", "load_target"]
@@ -45,8 +44,8 @@ def run_layer(x: Tensor, layer: Layer, config: TargetConfig, turn: Rope) -> tupl
 
 def visible_rows(kind: LayerType, config: TargetConfig, length: int) -> range:
     """The positions among `length` cached ones that the next token's query sees: length - j < window if sliding."""
-    sliding = kind is LayerType.SLIDING and config.window is not None
-    return range(max(0, length - config.window + 1) if sliding and config.window else 0, length)
+    window = config.window if kind is LayerType.SLIDING else None
+    return range(0 if window is None else max(0, length - window + 1), length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +107,7 @@ def load_target(
     A `specqual_table` directory gives a table target. `quantise_activations` evaluates W4A4 and W8A8 modules with their
     inputs quantised by the static scales of the file; without it they are weight-only.
     """
-    directory = Path(directory)
-    if read_json(directory / "config.json").get("model_type") == MODEL_TYPE:
+    if is_table(directory):
         return load_table(directory)
     checkpoint = open_target(directory)
     config, numerics = checkpoint.config, Numerics(dtype, device, quantise_activations)
@@ -118,6 +116,6 @@ def load_target(
         numerics,
         read_embedding(checkpoint).to(device),
         tuple(read_layer(checkpoint, index, numerics) for index in range(config.layers)),
-        checkpoint.read(f"{config.prefix}norm.weight").to(device).to(dtype),
+        checkpoint.read(f"{config.prefix}norm.weight").to(device).to(numerics.wide),
         read_head(checkpoint, numerics),
     )

@@ -29,6 +29,11 @@ class Numerics:
     device: torch.device | str = "cpu"
     quantise_activations: bool = False
 
+    @property
+    def wide(self) -> torch.dtype:
+        """The dtype of norms, gates, softmax and the recurrence: `dtype`, but at least float32."""
+        return torch.promote_types(self.dtype, torch.float32)
+
 
 @dataclass(frozen=True, slots=True)
 class Linear:
@@ -106,11 +111,11 @@ def read_layer(checkpoint: Checkpoint[TargetConfig], index: int, numerics: Numer
             linears[name.removeprefix(prefix)] = read_linear(checkpoint, name, numerics)
             tensors -= linear_schema(name, rows, columns, checkpoint.quantisation.format_of(name), bias=bias).keys()
     others = {
-        name.removeprefix(prefix): checkpoint.read(name).to(numerics.dtype).to(numerics.device) for name in tensors
+        name.removeprefix(prefix): checkpoint.read(name).to(numerics.device).to(numerics.wide) for name in tensors
     }
     kind, scales = config.layer_types[index], None
     if checkpoint.quantisation.kv_scales and kind is not LayerType.LINEAR:
-        one = torch.ones((), dtype=numerics.dtype, device=numerics.device)
+        one = torch.ones((), dtype=numerics.wide, device=numerics.device)
         key, value = (others.get(f"self_attn.{side}_proj.{side}_scale", one).reshape(()) for side in "kv")
         scales = key, value
     return Layer(kind, linears, others, scales)
