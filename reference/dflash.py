@@ -36,7 +36,7 @@ class BlockModel:
         return rms_norm(x, self.tensors[f"{name}.weight"], self.config.eps)
 
 
-def window(config: DraftConfig, layer: int) -> int | None:
+def window_of(config: DraftConfig, layer: int) -> int | None:
     """The layer's sliding window, None if it sees everything."""
     return config.window if config.layer_types[layer] is LayerType.SLIDING else None
 
@@ -79,7 +79,7 @@ def _attend(model: BlockModel, layer: int, context: Tensor, x: Tensor) -> Tensor
     query = rotate(model.norm(f"{name}.q_norm", query), rope(inside, config.head_dim, config.rope_theta, x.device))
     old_key, old_value = keys_values(model, layer, context, before)
     new_key, new_value = keys_values(model, layer, x, inside)
-    mask = visible(inside, range(end), config.is_causal, window(config, layer)).to(x.device)
+    mask = visible(inside, range(end), config.is_causal, window_of(config, layer)).to(x.device)
     key, value = torch.cat([old_key, new_key]), torch.cat([old_value, new_value])
     return model.linear(f"{name}.o_proj", attention(query, key, value, mask, config.head_dim**-0.5).flatten(1))
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import markov, selector
 from .choice import Array, Scored, numbers, walk
-from .dflash import BlockModel, block_pass, context_rows, keys_values, window
+from .dflash import BlockModel, block_pass, context_rows, keys_values, window_of
 from .forward import Target
 from .target import TransformerTarget
 from .weights import Numerics, read_linear
@@ -69,7 +69,10 @@ class BlockDrafter:
     """
 
     model: BlockModel
-    needs_features: bool = True
+
+    @property
+    def needs_features(self) -> bool:
+        return True
 
     @property
     def method(self) -> Method:
@@ -111,9 +114,10 @@ class BlockDrafter:
         logits = self.logits(context.target, hidden)
         alone = self.method in (Method.DFLASH, Method.DFLASH_CONV)
         law = sampling if alone else Sampling(temperature=sampling.temperature)
-        return walk(context.tokens[-1], length, self._scored(hidden, logits), law, uniform)
+        return walk(context.tokens[-1], length, self.scored(hidden, logits), law, uniform)
 
-    def _scored(self, hidden: Tensor, logits: Array) -> Scored:
+    def scored(self, hidden: Tensor, logits: Array) -> Scored:
+        """What may stand in each slot and how good it is, given the token before: the method's own scores."""
         config, tensors = self.model.config, self.model.tensors
         everything = np.arange(config.vocab_size)
         if config.selector is not None:
@@ -141,7 +145,7 @@ class BlockDrafter:
         tensors: dict[str, Tensor] = {}
         positions: dict[str, tuple[int, ...]] = {}
         for layer in range(self.model.config.layers):
-            width = window(self.model.config, layer)
+            width = window_of(self.model.config, layer)
             first = 0 if width is None else max(0, len(rows) + 1 - width)
             kept = range(first, len(rows))
             key, value = keys_values(self.model, layer, rows[first:], kept)

@@ -27,8 +27,14 @@ class NgramDrafter:
 
     draft_length: int
     longest: int = 3
-    method: Method = Method.NGRAM
-    needs_features: bool = False
+
+    @property
+    def method(self) -> Method:
+        return Method.NGRAM
+
+    @property
+    def needs_features(self) -> bool:
+        return False
 
     def propose(
         self, context: DraftContext, length: int, sampling: Sampling, uniform: Callable[[int], float]
