@@ -1,0 +1,52 @@
+"""Verification of a finished report: every verdict derived again from the evidence beside it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .clauses import CLAUSES
+from .evidence import MalformedEvidence, decide
+from .report import BadReport, Loaded, load
+from .verdicts import Profile, Verdict
+
+UNDECIDED = frozenset({Verdict.SKIPPED, Verdict.ERROR})  # no evidence speaks; the reason stands in the line
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What came of a report: how many verdicts were derived again, and what does not follow."""
+
+    loaded: Loaded
+    derived: int
+    undecided: int
+    differences: tuple[str, ...]
+
+
+def audit(directory: Path) -> Audit:
+    """Load a report and derive its verdicts again; BadReport if it is truncated, altered or malformed."""
+    loaded = load(directory)
+    derived = undecided = 0
+    differences: list[str] = []
+    try:
+        Profile(loaded.header.get("profile"))
+    except ValueError:
+        raise BadReport("line 1: has no known profile") from None
+    seen: set[str] = set()
+    for number, line in enumerate(loaded.verdicts, start=2):
+        clause, verdict = line.get("clause"), line.get("verdict")
+        if clause not in CLAUSES or verdict not in set(Verdict):
+            raise BadReport(f"line {number}: has no known clause and verdict")
+        if clause in seen:
+            raise BadReport(f"line {number}: {clause} stands twice")
+        seen.add(str(clause))
+        if verdict in UNDECIDED:
+            undecided += 1
+            continue
+        try:
+            decision = decide(line["evidence"])
+        except (KeyError, MalformedEvidence) as error:
+            raise BadReport(f"line {number}: {clause}: {error}") from None
+        stated = Verdict.VIOLATED if verdict == Verdict.WAIVED else verdict
+        derived += 1
+        if decision.verdict != stated or decision.detail != line.get("detail") or decision.delta != line.get("delta"):
+            differences.append(f"{clause}: the report says {verdict}, its evidence says {decision}")
+    return Audit(loaded, derived, undecided, tuple(differences))

@@ -1,0 +1,106 @@
+"""From a function that gathers evidence to the pytest test of a clause."""
+
+import json
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from specqual.contract import Unsupported
+
+from .clauses import CLAUSES, Clause
+from .drive import DecoderError, NotOffered
+from .evidence import Evidence, MalformedEvidence, decide
+from .lab import Lab
+from .proof import prove
+from .verdicts import Decision, Outcome, Verdict, outcome
+from .waivers import Waiver, waive
+
+Gather = Callable[[Lab], Evidence]
+RESULT = pytest.StashKey[dict[str, Any]]()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run says about one clause, as one line of the report."""
+
+    clause: str
+    verdict: str
+    detail: str
+    delta: float | None
+    evidence: dict[str, Any]
+    proof: str
+    replay: str
+    seconds: float
+    waiver: dict[str, str] | None = None
+
+
+def settle(lab: Lab, clause: Clause, gather: Gather, waivers: tuple[Waiver, ...] = ()) -> Result:
+    """Gather evidence for a clause and decide it; whatever goes wrong on the way is a verdict, too."""
+    started = perf_counter()
+    evidence = Evidence("occurrences").json()
+    try:
+        lab.require(*clause.needs)
+        evidence = json.loads(json.dumps(gather(lab).json()))
+        decision = decide(evidence)
+    except (NotOffered, Unsupported) as reason:
+        decision = Decision(Verdict.SKIPPED, str(reason))
+    except DecoderError as error:
+        decision = Decision(Verdict.ERROR, str(error))
+        evidence["notes"] = {"traceback": traceback.format_exc(limit=-6)}
+    except Exception as error:
+        decision = Decision(Verdict.ERROR, f"{type(error).__name__}: {error}")
+        evidence["notes"] = {"traceback": traceback.format_exc(limit=-6)}
+    replay = lab.run.replay(clause.id)
+    proof = prove(clause, evidence, decision, replay) if decision.verdict is Verdict.VIOLATED else ""
+    waiver = waive(waivers, clause.id) if decision.verdict is Verdict.VIOLATED else None
+    verdict = Verdict.WAIVED if waiver is not None else decision.verdict
+    seconds = round(perf_counter() - started, 3)
+    excuse = None if waiver is None else asdict(waiver)
+    return Result(clause.id, verdict, decision.detail, decision.delta, evidence, proof, replay, seconds, excuse)
+
+
+def clause(identifier: str) -> Callable[[Gather], Callable[..., None]]:
+    """Turn a function (lab) -> Evidence into the test of a clause; its name stays the test's name."""
+    about = CLAUSES[identifier]
+
+    def decorate(gather: Gather) -> Callable[..., None]:
+        @pytest.mark.clause(identifier)
+        def test(lab: Lab, waivers: tuple[Waiver, ...], request: pytest.FixtureRequest) -> None:
+            __tracebackhide__ = True
+            result = settle(lab, about, gather, waivers)
+            request.node.stash[RESULT] = asdict(result) | {"claims": claims_of(lab)}
+            show(result, outcome(Verdict(result.verdict), about.level, lab.run.profile))
+
+        test.__name__, test.__qualname__, test.__doc__ = gather.__name__, gather.__name__, about.requirement
+        test.__module__ = gather.__module__
+        return test
+
+    return decorate
+
+
+def claims_of(lab: Lab) -> dict[str, Any] | None:
+    """The decoder's claims as JSON, or None if it could not be made."""
+    try:
+        claims = asdict(lab.claims)
+    except Exception:
+        return None
+    return json.loads(json.dumps(claims, default=sorted))
+
+
+def show(result: Result, wanted: Outcome) -> None:
+    """Pass, fail or skip the running test."""
+    __tracebackhide__ = True
+    bound = f" (≤ {result.delta:.3g})" if result.delta is not None else ""
+    text = f"{result.clause} {result.verdict}{bound}: {result.detail}"
+    if wanted is Outcome.FAILED:
+        trace = result.evidence.get("notes", {}).get("traceback", "")
+        pytest.fail("\n".join(part for part in (result.proof or text, trace) if part), pytrace=False)
+    if wanted is Outcome.SKIPPED:
+        pytest.skip(text)
+
+
+__all__ = ["RESULT", "Evidence", "MalformedEvidence", "Result", "clause", "settle"]

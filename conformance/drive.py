@@ -1,0 +1,167 @@
+"""Driving a decoder through its contract: requests in, answers out, every failure of the decoder marked as its own."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, TypeVar
+
+from specqual.contract import Decoder, Finished, FinishReason, InvalidRequest, Refused, Request, Round, Tokens, Traced
+from specqual.contract import Unsupported, Usage
+
+T = TypeVar("T")
+
+
+class DecoderError(Exception):
+    """The decoder crashed, raised or ran out of time: an ERROR, whatever the clause."""
+
+
+class NotOffered(Exception):
+    """What the clause needs is not offered or not claimed: SKIPPED with this reason."""
+
+
+class _OutOfTime(BaseException):  # not an Exception, so that no engine's own handler swallows it
+    pass
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Interrupt the body after `seconds` where the platform can (main thread, POSIX); raises DecoderError."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def ring(signum: int, frame: Any) -> None:
+        raise _OutOfTime
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    except _OutOfTime:
+        raise DecoderError(f"did not answer within {seconds:g} seconds") from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def guarded(what: str, call: Callable[[], T], seconds: float = 120.0) -> T:
+    """Call into a decoder; anything it raises, except what the contract knows, becomes a DecoderError."""
+    try:
+        with deadline(seconds):
+            return call()
+    except (InvalidRequest, Unsupported, DecoderError, NotOffered):
+        raise
+    except Exception as error:
+        raise DecoderError(f"{what} raised {type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Everything that came back for one request.
+
+    `samples` are the output ids; `finals` counts final events, `late` the tokens that came after the first of them.
+    `rounds` are None where the decoder is not Traced.
+    """
+
+    request: Request
+    request_id: int
+    samples: tuple[tuple[int, ...], ...]
+    reasons: tuple[FinishReason, ...]
+    usage: Usage | None
+    refused: str | None
+    finals: int
+    late: int
+    rounds: tuple[Round, ...] | None
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        return self.samples[0]
+
+    def history(self, sample: int = 0) -> str:
+        """The rounds in words: prefill 5 · draft 7 · accept 2 · …; empty where the decoder is not Traced."""
+        words = [f"prefill {len(self.request.prompt)}"]
+        rounds = [r for r in self.rounds or () if r.sample == sample]
+        for r in rounds[1:]:
+            words.append(f"draft {len(r.proposals)} accept {r.accepted}" if r.proposals else "no draft")
+        return " · ".join(words) if rounds else ""
+
+
+def serve(decoder: Decoder, requests: Sequence[Request], seconds: float = 120.0) -> tuple[Answer, ...]:
+    """Submit the requests together and step until each has its final event, and once more to hear late ones.
+
+    Raises DecoderError if the decoder raises, speaks of unknown requests or does not finish in time, and NotOffered
+    if it refuses a request by an event. InvalidRequest passes through.
+    """
+    answers = serve_any(decoder, requests, seconds)
+    for answer in answers:
+        if answer.refused is not None:
+            raise NotOffered(f"a request of {len(answer.request.prompt)} tokens was refused: {answer.refused}")
+        if answer.usage is None:
+            raise DecoderError("a request ended without a Finished event")
+    return answers
+
+
+def serve_any(
+    decoder: Decoder,
+    requests: Sequence[Request],
+    seconds: float = 120.0,
+    on_tick: Callable[[int, Sequence[int]], None] | None = None,
+) -> tuple[Answer, ...]:
+    """As `serve`, but refusals are answers, too; `on_tick(tick, request ids)` runs after every step."""
+    stop = monotonic() + seconds
+    ids = [guarded("submit", lambda r=r: decoder.submit(r), seconds) for r in requests]
+    places = {request_id: place for place, request_id in enumerate(ids)}
+    if len(places) < len(ids):
+        raise DecoderError("submit gave the same id to two requests")
+    samples: list[list[list[int]]] = [[[] for _ in range(r.n)] for r in requests]
+    finals: list[list[Finished | Refused]] = [[] for _ in requests]
+    late = [0] * len(requests)
+    tick, extra = 0, 1
+    while extra:
+        if all(finals):
+            extra -= 1
+        elif monotonic() > stop:
+            waiting = sum(not events for events in finals)
+            raise DecoderError(f"{waiting} of {len(requests)} requests did not finish within {seconds:g} seconds")
+        for event in guarded("step", decoder.step, max(1.0, stop - monotonic())):
+            place = places.get(event.request_id)
+            if place is None:
+                if isinstance(event, Tokens) or event.request_id is None:
+                    raise DecoderError(f"an event names request {event.request_id}, which was not submitted here")
+                continue  # the final event of a request that an earlier clause cancelled
+            if isinstance(event, Tokens):
+                if finals[place]:
+                    late[place] += len(event.ids)
+                elif not 0 <= event.sample < requests[place].n:
+                    raise DecoderError(f"an event names sample {event.sample} of {requests[place].n}")
+                else:
+                    samples[place][event.sample].extend(int(token) for token in event.ids)
+            else:
+                finals[place].append(event)
+        if on_tick is not None:
+            on_tick(tick, ids)
+        tick += 1
+    answers = []
+    for place, request in enumerate(requests):
+        final, request_id = finals[place][0], ids[place]
+        rounds = None
+        if isinstance(decoder, Traced):
+            rounds = guarded("rounds", lambda i=request_id: tuple(decoder.rounds(i)))
+        done = isinstance(final, Finished)
+        answers.append(
+            Answer(
+                request,
+                request_id,
+                tuple(tuple(sample) for sample in samples[place]),
+                final.reasons if done else (),
+                final.usage if done else None,
+                None if done else final.error,
+                len(finals[place]),
+                late[place],
+                rounds,
+            )
+        )
+    return tuple(answers)

@@ -1,0 +1,88 @@
+"""Requests to examine a decoder with: prompts from text where the target has a tokenizer, else drawn ids."""
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+
+from specqual.contract import Request
+
+if TYPE_CHECKING:
+    from .lab import Lab
+
+TEXT = '''def merge(left, right):
+    """Return one sorted list from two sorted lists."""
+    result = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        if left[i] <= right[j]:
+            result.append(left[i])
+            i += 1
+        else:
+            result.append(right[j])
+            j += 1
+    return result + left[i:] + right[j:]
+
+
+class Queue:
+    """A bounded queue; put() raises ValueError when it is full."""
+
+    def __init__(self, size=16):
+        self.size = size
+        self.items = []
+
+    def put(self, item):
+        if len(self.items) >= self.size:
+            raise ValueError("queue is full")
+        self.items.append(item)
+
+    def get(self, default=None):
+        return self.items.pop(0) if self.items else default
+
+
+import os
+import sys
+
+def main(argv=None):
+    for name in argv or sys.argv[1:]:
+        with open(os.path.join(".", name), encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                print(number, line.rstrip())
+
+if __name__ == "__main__":
+    main()
+'''
+LENGTHS = (1, 2, 3, 5, 9, 17, 33)  # around one, and enough to pass a short window
+
+
+def usable(lab: "Lab") -> list[int]:
+    """Ids that may stand in a prompt without ending it."""
+    limits = lab.claims.limits
+    return [token for token in range(limits.vocab_size) if token not in limits.eos_ids]
+
+
+def prompt(lab: "Lab", chance: Random, length: int) -> tuple[int, ...]:
+    """A prompt of `length` tokens: a piece of program text if the target has a tokenizer, else drawn ids."""
+    if lab.text is None:
+        return tuple(chance.choices(usable(lab), k=length))
+    ids = lab.text.encode(TEXT)
+    ids = tuple(token for token in ids if 0 <= token < lab.claims.limits.vocab_size)
+    start = chance.randrange(max(1, len(ids) - length + 1))
+    piece = ids[start : start + length]
+    return piece + tuple(chance.choices(usable(lab), k=length - len(piece)))
+
+
+def greedy_requests(lab: "Lab", clause: str, count: int, tokens: int) -> list[Request]:
+    """Greedy requests with prompts of many lengths, the longest first so that few of them still see the most."""
+    chance = lab.random(clause)
+    room = lab.claims.limits.max_context - tokens - 1
+    lengths = [min(LENGTHS[-1 - i % len(LENGTHS)], max(1, room)) for i in range(count)]
+    return [Request(prompt=prompt(lab, chance, length), max_tokens=tokens) for length in lengths]
+
+
+@st.composite
+def requests(draw: Any, lab: "Lab", longest_prompt: int, longest_output: int) -> Request:
+    """Any greedy request; shrinks to one token of the lowest id and one token of output."""
+    tokens = st.sampled_from(usable(lab))
+    ids = draw(st.lists(tokens, min_size=1, max_size=longest_prompt))
+    return Request(prompt=tuple(ids), max_tokens=draw(st.integers(1, longest_output)))

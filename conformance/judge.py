@@ -1,0 +1,125 @@
+"""The judge: what the reference says about each emitted token under its own prefix."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from specqual.contract import Request
+from specqual.reference.forward import Forward, Target
+from specqual.reference.sampling import Law, filtered, order, processed
+from specqual.reference.target import load_target
+
+REMEMBERED = 64  # forward passes
+HEADROOM = 16.0  # other orders of summation, fused kernels: times what the plain evaluation in that dtype loses
+
+
+def log_softmax(logits: Law) -> Law:
+    """Log-probabilities [V] (nats) of logits [V]; impossible tokens stay at -inf."""
+    shifted = logits - logits.max()
+    return shifted - np.log(np.exp(shifted).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One output under its own prefixes, one entry per token; nats. `logprob` is None for an id outside the vocabulary."""
+
+    argmax: tuple[int, ...]
+    best: tuple[float, ...]
+    runner_up: tuple[float, ...]
+    logprob: tuple[float | None, ...]
+
+
+class Judge:
+    """Scores outputs with a float64 target; forward passes are remembered by their tokens."""
+
+    def __init__(self, target: Target, directory: Path | None = None) -> None:
+        self.target = target
+        self._directory = directory
+        self._passes: OrderedDict[tuple[int, ...], Forward] = OrderedDict()
+        self._envelopes: dict[str, float] = {}
+
+    @classmethod
+    def of(cls, directory: Path) -> "Judge":
+        return cls(load_target(directory), directory)
+
+    def forward(self, ids: Sequence[int]) -> Forward:
+        """The reference's pass over these tokens; a longer remembered pass does not serve a shorter one's state."""
+        key = tuple(ids)
+        found = self._passes.pop(key, None)
+        self._passes[key] = found if found is not None else self.target.forward(key)
+        if len(self._passes) > REMEMBERED:
+            self._passes.popitem(last=False)
+        return self._passes[key]
+
+    def logits(self, ids: Sequence[int]) -> Law:
+        """Logits [T, V] in float64; row t is the law after token t. Rows of any remembered extension serve as well."""
+        key = tuple(ids)
+        for longer, found in self._passes.items():
+            if longer[: len(key)] == key:
+                return found.logits[: len(key)].double().cpu().numpy()
+        return self.forward(key).logits.double().cpu().numpy()
+
+    def rows(self, request: Request, output: Sequence[int]) -> list[Law]:
+        """The processed logits [V] that each output token was chosen from, steps 1 to 3 of Sampling applied."""
+        known = list(output)
+        legal = next((i for i, token in enumerate(known) if not 0 <= token < self.target.vocab_size), len(known))
+        count = min(len(known), legal + 1)  # nothing is defined behind an illegal token
+        if count == 0:
+            return []
+        raw = self.logits((*request.prompt, *known[: count - 1]))[len(request.prompt) - 1 :]
+        rows = []
+        for place in range(count):
+            forbidden = self.target.eos_ids if place < request.min_tokens else ()
+            rows.append(processed(raw[place], request.sampling, request.prompt, known[:place], forbidden))
+        return rows
+
+    def judge(self, request: Request, output: Sequence[int]) -> Judged:
+        """Best, runner-up and own log-probability of every token; ends at the first id outside the vocabulary."""
+        argmax, best, second, own = [], [], [], []
+        for token, row in zip(output, self.rows(request, output), strict=False):
+            logp = log_softmax(row)
+            first, runner = order(logp)[:2]
+            argmax.append(int(first))
+            best.append(float(logp[first]))
+            second.append(float(max(logp[runner], -1e9)))
+            legal = 0 <= token < len(logp)
+            own.append(float(max(logp[token], -1e9)) if legal else None)
+        return Judged(tuple(argmax), tuple(best), tuple(second), tuple(own))
+
+    def law(self, request: Request, output: Sequence[int]) -> Law:
+        """The law p [V] of the token behind `output`, all steps of Sampling applied."""
+        raw = self.logits((*request.prompt, *output))[-1]
+        forbidden = self.target.eos_ids if len(output) < request.min_tokens else ()
+        return filtered(processed(raw, request.sampling, request.prompt, output, forbidden), request.sampling)
+
+    def top(self, request: Request, output: Sequence[int], count: int = 5) -> list[tuple[int, float]]:
+        """The most probable next tokens with their log-probabilities, after processing."""
+        forbidden = self.target.eos_ids if len(output) < request.min_tokens else ()
+        raw = self.logits((*request.prompt, *output))[-1]
+        logp = log_softmax(processed(raw, request.sampling, request.prompt, output, forbidden))
+        return [(int(i), float(logp[i])) for i in order(logp)[:count]]
+
+    def rounding(self, dtype: str, sequences: Sequence[Sequence[int]]) -> float:
+        """Regret in nats that evaluating this target in `dtype` may cause.
+
+        The reference itself evaluates the sequences in that dtype; the largest difference of a log-probability to
+        float64 is doubled (best and chosen token may move apart) and multiplied by HEADROOM for other evaluations.
+        """
+        if dtype not in self._envelopes:
+            number = getattr(torch, dtype, None)
+            if self._directory is None or not isinstance(number, torch.dtype) or number is torch.float64:
+                self._envelopes[dtype] = 1e-9
+            else:
+                narrow = load_target(self._directory, dtype=number)
+                off = 0.0
+                for ids in sequences:
+                    wide = torch.log_softmax(torch.from_numpy(self.logits(ids)), -1)
+                    other = torch.log_softmax(narrow.forward(tuple(ids)).logits.double(), -1)
+                    near = wide > -20  # tokens far from any choice round further and decide nothing
+                    off = max(off, float((wide - other).abs()[near].max()))
+                self._envelopes[dtype] = max(2 * HEADROOM * off, 1e-9)
+        return self._envelopes[dtype]

@@ -1,0 +1,201 @@
+"""The laboratory: the decoder under test with everything that a clause needs to examine it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import specqual.contract as contract
+from specqual.contract import Claims, Decoder, Make, Rule, Script, Setup, Tape
+from specqual.reference.text import Text, load_text
+
+from .drive import DecoderError, NotOffered, guarded
+from .judge import Judge
+from .verdicts import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Sizes of one profile."""
+
+    prompts: int  # requests of a clause about one decoder
+    tokens: int  # output length where much matters
+    span: int  # output length where a few rounds do
+    examples: int  # drawn by Hypothesis
+    changes: int  # of a checkpoint, per clause
+    samples: int  # for statistics
+    wanted: float  # total variation below which a law holds
+    shrinking: float  # seconds
+
+
+EFFORTS = {
+    Profile.QUICK: Effort(4, 32, 12, 12, 12, 1500, 0.15, 20.0),
+    Profile.CORE: Effort(16, 96, 24, 100, 60, 10_000, 0.06, 60.0),
+    Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 60_000, 0.025, 120.0),
+}
+ALPHA = 1e-6  # false alarms of a whole run; one clause uses statistics, so it has all of it
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run examines, and how much of it."""
+
+    decoder: str
+    make: Make
+    setup: Setup
+    profile: Profile = Profile.QUICK
+    seed: int = 0
+
+    @property
+    def effort(self) -> Effort:
+        return EFFORTS[self.profile]
+
+    def replay(self, clause: str) -> str:
+        """The command that runs one clause of this run again."""
+        setup = self.setup
+        words = ["pytest --pyargs specqual.conformance", f"--decoder {self.decoder}", f"--target {setup.target}"]
+        words += [f"--draft {setup.draft}" if setup.draft is not None else "--draft none"]
+        words += [f"--rule {setup.rule}"]
+        words += [f"--draft-length {setup.draft_length}"] if setup.draft_length is not None else []
+        words += [f"--dtype {setup.dtype}"] if setup.dtype is not None else []
+        words += [f"--option {name}={value}" for name, value in setup.options.items()]
+        words += [f"--profile {self.profile}", f"--clause {clause}", f"--seed {self.seed}"]
+        return " ".join(words)
+
+
+@dataclass
+class Lab:
+    """One decoder under test. Decoders are made on demand, kept, and closed together."""
+
+    run: Run
+    _made: dict[Setup | tuple[Any, ...], Decoder | Exception] = field(default_factory=dict)
+
+    @property
+    def effort(self) -> Effort:
+        return self.run.effort
+
+    def random(self, clause: str) -> Random:
+        """Random choices of one clause; other clauses do not disturb it."""
+        return Random(f"{self.run.seed}/{clause}")
+
+    # Decoders
+
+    def make(self, **changes: Any) -> Decoder:
+        """The decoder of the run's setup with these fields changed; the same changes give the same object."""
+        key = tuple(sorted((name, str(value)) for name, value in changes.items()))
+        if key not in self._made:
+            try:
+                setup = replace(self.run.setup, **changes)
+                decoder = guarded("make", lambda: self.run.make(setup), 600.0)
+                guarded("claims", lambda: decoder.claims)
+                self._made[key] = decoder
+            except Exception as error:
+                self._made[key] = error
+        made = self._made[key]
+        if isinstance(made, Exception):
+            raise made
+        return made
+
+    def build(self, **changes: Any) -> Decoder:
+        """A decoder of its own for the caller, who closes it; whatever the factory raises comes through."""
+        return self.run.make(replace(self.run.setup, **changes))
+
+    @property
+    def decoder(self) -> Decoder:
+        return self.make()
+
+    @property
+    def plain(self) -> Decoder:
+        """The same engine with speculation off; NotOffered where it cannot be switched off."""
+        off = {"draft_length": None if self.run.setup.draft is not None else 0, "draft": None, "rule": Rule.NONE}
+        decoder = self.make(**off)
+        if decoder.claims.limits.max_draft:
+            raise NotOffered("speculation cannot be switched off: without a drafter the decoder still claims drafts")
+        return decoder
+
+    def close(self) -> None:
+        for decoder in self._made.values():
+            if not isinstance(decoder, Exception):
+                guarded("close", decoder.close)
+        self._made.clear()
+
+    def require(self, *protocols: str, decoder: Decoder | None = None) -> None:
+        """Raise NotOffered, naming it, for the first protocol that the decoder does not offer."""
+        decoder = decoder or self.decoder
+        for name in protocols:
+            if not isinstance(decoder, getattr(contract, name)):
+                raise NotOffered(f"the decoder does not offer {name}")
+
+    def honours(self, *fields: str) -> bool:
+        return set(fields) <= self.claims.sampling
+
+    def require_fields(self, *fields: str) -> None:
+        """Raise NotOffered for the first field of a request that the decoder does not claim to honour."""
+        for name in fields:
+            if name not in self.claims.sampling:
+                raise NotOffered(f"the decoder does not claim to honour {name}")
+
+    @property
+    def claims(self) -> Claims:
+        return self.decoder.claims
+
+    @property
+    def longest(self) -> int:
+        """K, the most drafts of one round."""
+        return self.claims.limits.max_draft
+
+    @property
+    def sampled_rule(self) -> Rule:
+        """The rule claimed for sampling; NotOffered for a lossy one, or where sampling is not claimed."""
+        self.require_fields("temperature")
+        if self.claims.rule is Rule.LOSSY:
+            raise NotOffered("the decoder claims no output law: its rule is lossy")
+        return self.claims.rule
+
+    # The judge
+
+    @cached_property
+    def judge(self) -> Judge:
+        return Judge.of(self.run.setup.target)
+
+    @cached_property
+    def text(self) -> Text | None:
+        return load_text(Path(self.run.setup.target))
+
+    def envelope(self, decoder: Decoder | None = None) -> float:
+        """Regret in nats that rounding may cause: the claim's, or measured for the claimed dtype where none is stated."""
+        claims = (decoder or self.decoder).claims
+        if claims.greedy.bitwise or claims.greedy.envelope > 0:
+            return claims.greedy.envelope
+        from .generators import prompt  # the only use of prompts here
+
+        chance = self.random("envelope")
+        return self.judge.rounding(claims.dtype, [prompt(self, chance, 48) for _ in range(3)])
+
+
+@contextmanager
+def scripted(decoder: Decoder, script: Script) -> Iterator[None]:
+    """Give the decoder this drafter for the body."""
+    assert isinstance(decoder, contract.Scripted)
+    guarded("script", lambda: decoder.script(script))
+    try:
+        yield
+    finally:
+        guarded("script", lambda: decoder.script(None))
+
+
+@contextmanager
+def taped(decoder: Decoder, tape: Tape) -> Iterator[None]:
+    """Give the decoder this source of numbers for the body."""
+    assert isinstance(decoder, contract.Taped)
+    guarded("tape", lambda: decoder.tape(tape))
+    try:
+        yield
+    finally:
+        guarded("tape", lambda: decoder.tape(None))
+
+
+__all__ = ["ALPHA", "Callable", "DecoderError", "Effort", "Lab", "NotOffered", "Run", "scripted", "taped"]

@@ -1,0 +1,149 @@
+"""Command-line options of a conformance run, and the Run that they ask for."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specqual import fixtures
+from specqual.contract import Rule, Setup
+
+from .clauses import CLAUSES, matching
+from .lab import Run
+from .resolve import UnknownDecoder, resolve
+from .verdicts import Profile
+from .waivers import BadWaiver, Waiver, read_waivers
+
+DEFAULTS = (("small/hybrid", "small/hybrid-dflash2"), ("nano/hybrid", "nano/hybrid-dflash2"))
+
+
+class BadOption(ValueError):
+    """A command line that cannot be followed; names the option."""
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register every option in a group of its own; a name that is taken gets the prefix --specqual-."""
+    group = parser.getgroup("specqual", "conformance of a speculative decoder")
+
+    def add(name: str, **attributes: Any) -> None:
+        attributes["dest"] = "specqual_" + name.lstrip("-").replace("-", "_")
+        try:
+            group.addoption(name, **attributes)
+        except ValueError:
+            group.addoption("--specqual-" + name.lstrip("-"), **attributes)
+
+    add("--decoder", default="reference", metavar="NAME", help="reference, transformers, dflash, or package.module:make")
+    add("--target", metavar="DIR", help="target checkpoint (default: the trained hybrid of the clone, else nano)")
+    add("--draft", metavar="DIR", help="drafter checkpoint, or none")
+    add("--option", action="append", default=[], metavar="KEY=VALUE", help="option of the decoder; may be repeated")
+    add("--rule", metavar="RULE", help=f"{', '.join(Rule)} (default: ratio)")
+    add("--draft-length", metavar="K", help="drafts of one round (default: the drafter's own)")
+    add("--dtype", metavar="DTYPE", help="dtype of the decoder (default: its own)")
+    add("--profile", default="quick", metavar="NAME", help=f"{', '.join(Profile)} (default: quick)")
+    add("--clause", action="append", default=[], metavar="ID", help="only this clause, chapter or prefix; repeatable")
+    add("--seed", default="0", metavar="N", help="seed of every random choice (default: 0)")
+    add("--report", metavar="DIR", help="write report.jsonl, index.html and junit.xml there")
+    add("--waivers", metavar="FILE", help="TOML file of excused clauses")
+    add("--list", action="store_true", default=False, help="print every clause and exit")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Everything that a command line asks for."""
+
+    run: Run
+    clauses: frozenset[str]
+    report: Path | None
+    waivers: tuple[Waiver, ...]
+
+
+def _integer(name: str, value: str | None, low: int) -> int | None:
+    if value is None:
+        return None
+    if not value.isascii() or not value.isdigit() or int(value) < low:
+        raise BadOption(f"{name}: must be an integer of at least {low}, got {value!r}")
+    return int(value)
+
+
+def _one_of(name: str, value: str, kind: Any) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        raise BadOption(f"{name}: must be one of {', '.join(kind)}, got {value!r}") from None
+
+
+def _directory(name: str, value: str) -> Path:
+    path = Path(value)
+    if not path.is_dir():
+        raise BadOption(f"{name}: there is no directory {value!r}")
+    return path.resolve()
+
+
+def _checkpoints(target: str | None, draft: str | None) -> tuple[Path, Path | None]:
+    if target is None and draft is None:
+        existing = set(fixtures.names())
+        for pair in DEFAULTS:
+            if existing.issuperset(pair):
+                return fixtures.path(pair[0]), fixtures.path(pair[1])
+        raise BadOption("--target: no fixture is installed, so a directory is needed")
+    if target is None:
+        raise BadOption("--target: a drafter alone is not enough; name its target")
+    without = draft is None or draft == "none"
+    return _directory("--target", target), None if without else _directory("--draft", str(draft))
+
+
+def _free(entries: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in entries:
+        name, equals, value = entry.partition("=")
+        if not equals or not name:
+            raise BadOption(f"--option: must look like key=value, got {entry!r}")
+        if name in found:
+            raise BadOption(f"--option: {name} is given twice")
+        found[name] = value
+    return found
+
+
+def listed(profile: Profile) -> frozenset[str]:
+    """The clause ids of a profile, one a line in its file; # begins a comment."""
+    text = (Path(__file__).parent / "profiles" / f"{profile}.txt").read_text(encoding="utf-8")
+    ids = [line.split("#")[0].strip() for line in text.splitlines()]
+    found = frozenset(identifier for identifier in ids if identifier)
+    unknown = found - CLAUSES.keys()
+    if unknown:
+        raise BadOption(f"--profile: {profile} lists {min(unknown)}, which is no clause")
+    return found
+
+
+def read_options(options: Any) -> Asked:
+    """Check every option; BadOption names the first that cannot be followed."""
+    profile = _one_of("--profile", options.specqual_profile, Profile)
+    target, draft = _checkpoints(options.specqual_target, options.specqual_draft)
+    setup = Setup(
+        target=target,
+        draft=draft,
+        rule=_one_of("--rule", options.specqual_rule or Rule.RATIO, Rule),
+        draft_length=_integer("--draft-length", options.specqual_draft_length, 0),
+        dtype=options.specqual_dtype,
+        options=_free(options.specqual_option),
+    )
+    seed = _integer("--seed", options.specqual_seed, 0)
+    assert seed is not None
+    wanted = listed(profile)
+    if options.specqual_clause:
+        wanted = frozenset()
+        for pattern in options.specqual_clause:
+            found = frozenset(clause.id for clause in matching(pattern))
+            if not found:
+                raise BadOption(f"--clause: no clause is named {pattern!r} or begins with it; see --list")
+            wanted |= found
+    try:
+        make = resolve(options.specqual_decoder)
+        waivers = read_waivers(Path(options.specqual_waivers)) if options.specqual_waivers else ()
+    except (UnknownDecoder, BadWaiver) as error:
+        raise BadOption(str(error)) from error
+    report = Path(options.specqual_report).resolve() if options.specqual_report else None
+    if report is not None and report.exists() and not report.is_dir():
+        raise BadOption(f"--report: {options.specqual_report!r} is not a directory")
+    return Asked(Run(options.specqual_decoder, make, setup, profile, seed), wanted, report, waivers)

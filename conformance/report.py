@@ -1,0 +1,189 @@
+"""The report of a run: JSON lines under a hash chain, from which the page, the JUnit file and `verify` derive.
+
+Line 1 is the header, the last one the footer; a file without footer is a truncated report. Each line carries the SHA-256
+of the line before it and of itself, which shows accidents and careless edits, not a forger: a verdict is believed because
+it follows from the evidence beside it.
+"""
+
+import hashlib
+import json
+import platform
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import specqual
+
+from .lab import Run
+
+FORMAT = 1
+LARGEST_FILE = 512 * 2**20  # bytes
+LARGEST_LINE = 64 * 2**20
+MOST_LINES = 10_000
+ROOT = "0" * 64
+
+
+class BadReport(ValueError):
+    """A report that is truncated, altered or not a report; names the line."""
+
+
+def canonical(line: dict[str, Any]) -> str:
+    return json.dumps(line, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def sealed(line: dict[str, Any], before: str) -> dict[str, Any]:
+    """The line with the hash of itself and of everything before it."""
+    return line | {"hash": hashlib.sha256((before + canonical(line)).encode()).hexdigest()}
+
+
+def commit() -> str | None:
+    """The commit of the checkout that this package runs from, or None where it is not one."""
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None if found.returncode == 0 else None
+
+
+def versions() -> dict[str, str]:
+    found = {"specqual": specqual.__version__, "python": platform.python_version()}
+    for name in ("torch", "numpy", "safetensors", "tokenizers", "hypothesis", "pytest", "transformers", "dflash"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def header(run: Run, claims: dict[str, Any] | None) -> dict[str, Any]:
+    setup = run.setup
+    return {
+        "type": "header",
+        "format": FORMAT,
+        "commit": commit(),
+        "versions": versions(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "threads": torch.get_num_threads(),
+        "decoder": run.decoder,
+        "target": setup.target.name,
+        "draft": setup.draft.name if setup.draft is not None else None,
+        "rule": str(setup.rule),
+        "draft_length": setup.draft_length,
+        "dtype": setup.dtype,
+        "options": {name: str(value) for name, value in setup.options.items()},
+        "profile": str(run.profile),
+        "seed": run.seed,
+        "claims": claims,
+    }
+
+
+class Report:
+    """Writes report.jsonl as verdicts arrive, and its renderings when the run ends; without a directory, nothing."""
+
+    def __init__(self, run: Run, directory: Path | None) -> None:
+        self._run, self._directory = run, directory
+        self._last, self._counts = ROOT, Counter[str]()
+        self.lines: list[dict[str, Any]] = []
+
+    def _write(self, line: dict[str, Any]) -> None:
+        line = sealed(line, self._last)
+        self._last = line["hash"]
+        self.lines.append(line)
+        if self._directory is not None:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            with (self._directory / "report.jsonl").open("w" if len(self.lines) == 1 else "a", encoding="utf-8") as file:
+                file.write(canonical(line) + "\n")
+
+    def add(self, result: dict[str, Any]) -> None:
+        """Append one verdict; the first brings the claims that the header states."""
+        claims = result.get("claims")
+        if not self.lines:
+            self._write(header(self._run, claims))
+        self._counts[result["verdict"]] += 1
+        self._write({"type": "verdict"} | {name: value for name, value in result.items() if name != "claims"})
+
+    def close(self, status: int) -> None:
+        """Append the footer and write the renderings; nothing if no verdict was reached."""
+        if not self.lines:
+            return
+        counts = dict(sorted(self._counts.items()))
+        self._write({"type": "footer", "verdicts": sum(counts.values()), "counts": counts, "status": status})
+        if self._directory is not None:
+            from .html import page
+            from .junit import junit
+
+            (self._directory / "index.html").write_text(page(self.lines), encoding="utf-8")
+            (self._directory / "junit.xml").write_text(junit(self.lines), encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A complete report whose chain is whole."""
+
+    header: dict[str, Any]
+    verdicts: tuple[dict[str, Any], ...]
+    footer: dict[str, Any]
+
+
+def _line(number: int, raw: bytes) -> dict[str, Any]:
+    if len(raw) > LARGEST_LINE:
+        raise BadReport(f"line {number}: is longer than {LARGEST_LINE} bytes")
+    try:
+        line = json.loads(raw, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise BadReport(f"line {number}: is not JSON ({error})") from None
+    if not isinstance(line, dict) or line.get("type") not in ("header", "verdict", "footer"):
+        raise BadReport(f"line {number}: is not a line of a report")
+    return line
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is no number here")
+
+
+def load(directory: Path) -> Loaded:
+    """Read a report of bounded size; BadReport names the line where it is truncated or altered."""
+    path = directory / "report.jsonl"
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise BadReport(f"report.jsonl: is larger than {LARGEST_FILE} bytes")
+        with path.open("rb") as file:
+            raw = [file.readline(LARGEST_LINE + 2) for _ in range(MOST_LINES)]
+            if file.readline(1):
+                raise BadReport(f"report.jsonl: has more than {MOST_LINES} lines, or one that is too long")
+    except OSError as error:
+        raise BadReport(f"report.jsonl: cannot be read ({error.strerror or error})") from None
+    lines = [_line(number, one) for number, one in enumerate((r for r in raw if r), start=1)]
+    if not lines or lines[0]["type"] != "header":
+        raise BadReport("line 1: is not a header")
+    if lines[0].get("format") != FORMAT:
+        raise BadReport(f"line 1: format {lines[0].get('format')!r} is not {FORMAT}")
+    if lines[-1]["type"] != "footer":
+        raise BadReport(f"line {len(lines)}: the report is truncated: it has no footer")
+    before = ROOT
+    for number, line in enumerate(lines, start=1):
+        content = {name: value for name, value in line.items() if name != "hash"}
+        if sealed(content, before)["hash"] != line.get("hash"):
+            raise BadReport(f"line {number}: was altered, or a line before it: the hash does not match")
+        before = line["hash"]
+        if (line["type"] != "verdict") != (number in (1, len(lines))):
+            raise BadReport(f"line {number}: a {line['type']} stands in the wrong place")
+    verdicts, footer = tuple(lines[1:-1]), lines[-1]
+    counts = Counter(str(line.get("verdict")) for line in verdicts)
+    if footer.get("verdicts") != len(verdicts) or footer.get("counts") != dict(counts):
+        raise BadReport(f"line {len(lines)}: the footer counts other verdicts than the report holds")
+    return Loaded(lines[0], verdicts, footer)
+
+
+__all__ = ["BadReport", "Loaded", "Report", "load", "sealed", "sys"]

@@ -1,0 +1,33 @@
+"""The one place where `--decoder NAME` becomes an object."""
+
+from importlib import import_module
+
+from specqual.contract import Make
+
+BUILT_IN = {
+    "reference": "specqual.reference:make",
+    "transformers": "specqual.adapters.transformers:make",
+    "dflash": "specqual.adapters.dflash:make",
+}
+
+
+class UnknownDecoder(ValueError):
+    """A decoder name that leads nowhere."""
+
+
+def resolve(name: str) -> Make:
+    """The factory behind a built-in name or `package.module:make`; UnknownDecoder says what is missing."""
+    path = BUILT_IN.get(name, name)
+    module_name, _, attribute = path.partition(":")
+    if not attribute:
+        names = ", ".join(BUILT_IN)
+        raise UnknownDecoder(f"--decoder: {name!r} is none of {names}, nor of the form package.module:make")
+    try:
+        module = import_module(module_name)
+    except ImportError as error:
+        raise UnknownDecoder(f"--decoder: cannot import {module_name} for {name!r}: {error}") from error
+    make = getattr(module, attribute, None)
+    if not callable(make):
+        raise UnknownDecoder(f"--decoder: {module_name} has nothing callable named {attribute!r}")
+    found: Make = make
+    return found

@@ -1,0 +1,148 @@
+"""Scripted drafters: every pattern of acceptance on purpose."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import strategies as st
+
+from specqual.contract import CompactLaw, Proposal, Request, Sampling, Script, ScriptContext
+from specqual.contract.draft import parse_draft
+from specqual.contract.errors import CheckpointError
+from specqual.contract.keys import read_json
+
+from .drive import serve
+from .generators import usable
+
+if TYPE_CHECKING:
+    from .lab import Lab
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Drafts by letter, one word per round, over and over: R right, W wrong, A any, E end of sequence, M mask, X illegal.
+
+    "Right" is the decoder's own greedy continuation; whether it is the target's is not decided here.
+    """
+
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join(word or "·" for word in self.words)
+
+    @classmethod
+    def drawn(cls, lab: "Lab") -> st.SearchStrategy["Pattern"]:
+        """Any pattern that fits K; shrinks to a single undrafted round."""
+        word = st.text(alphabet="RWAEMX", max_size=max(1, lab.longest))
+        return st.lists(word, min_size=1, max_size=4).map(lambda words: cls(tuple(words)))
+
+    def script(self, lab: "Lab", request: Request) -> Script:
+        """The drafter that follows this pattern for one request."""
+        right, first = continuation(lab, request), len(request.prompt)
+        limits, ids = lab.claims.limits, usable(lab)
+        illegal = (limits.vocab_size, -1)
+
+        def letter(name: str, place: int, chance: Random) -> int:
+            target = right[place] if place < len(right) else ids[0]
+            if name == "R":
+                return target
+            if name == "W":
+                return next(token for token in (ids[chance.randrange(len(ids))], *ids[:2]) if token != target)
+            if name == "E":
+                return limits.eos_ids[0] if limits.eos_ids else ids[0]
+            if name == "M":
+                return mask_id(lab)
+            return illegal[chance.randrange(2)] if name == "X" else ids[chance.randrange(len(ids))]
+
+        def draft(context: ScriptContext) -> Proposal:
+            chance = Random(f"{lab.run.seed}/{len(context.tokens)}/{context.round_index}")
+            word = self.words[context.round_index % len(self.words)][: context.max_draft]
+            start = len(context.tokens) - first
+            return Proposal.certain(tuple(letter(name, start + i, chance) for i, name in enumerate(word)))
+
+        return draft
+
+
+def continuation(lab: "Lab", request: Request) -> tuple[int, ...]:
+    """What the decoder itself answers greedily, a few tokens further than asked for."""
+    longer = replace(request, max_tokens=request.max_tokens + lab.longest + 1, sampling=Sampling(), stop_ids=())
+    room = lab.claims.limits.max_context - len(request.prompt)
+    return serve(lab.decoder, [replace(longer, max_tokens=min(longer.max_tokens, room))])[0].output
+
+
+def mask_id(lab: "Lab") -> int:
+    """The drafter's mask id, or the last id of the vocabulary where there is no DFlash drafter."""
+    last = lab.claims.limits.vocab_size - 1
+    if lab.run.setup.draft is None:
+        return last
+    try:
+        return parse_draft(read_json(lab.run.setup.draft / "config.json")).mask_token_id
+    except CheckpointError:
+        return last
+
+
+def greedy_patterns(longest: int) -> dict[str, Pattern]:
+    """The named patterns for K = `longest`."""
+    k = max(1, longest)
+    at = tuple("R" * j + "W" + "R" * (k - j - 1) for j in range(k))
+    return {
+        "perfect": Pattern(("R" * k,)),
+        "wrong": Pattern(("W" * k,)),
+        "wrong at j": Pattern(at),
+        "right-wrong-right": Pattern((("RW" * k)[:k], ("WR" * k)[:k])),
+        "random": Pattern(("A" * k,)),
+        "empty": Pattern(("",)),
+        "sometimes empty": Pattern(("R" * k, "", "R" * (k // 2) + "W", "")),
+        "end of sequence": Pattern(("E" + "R" * (k - 1), ("RE" * k)[:k])),
+        "mask id": Pattern(("M" * k, ("RM" * k)[:k])),
+        "out of range": Pattern(("X", "RX"[:k], "R" * (k - 1) + "X")),
+        "changing K": Pattern(tuple("R" * j for j in (k, 1, k - 1, 2 % k, k))),
+    }
+
+
+Draw = Callable[[], float]
+
+
+def sampled(law_of: Callable[[Sequence[int]], np.ndarray], shape: str, chance: Random) -> Script:
+    """A drafter with a law, drawn by itself: q in a known relation to p, the law [V] behind a prefix.
+
+    `shape`: equal, far, disjoint, narrow (two best tokens), one-hot, certain (no law).
+    """
+
+    def q_of(p: np.ndarray) -> np.ndarray:
+        rising, support = np.argsort(p, kind="stable"), np.flatnonzero(p)
+        if shape == "far":
+            q = np.zeros_like(p)
+            q[rising] = np.sort(p)[::-1]
+            return (q + p / 4) / (q + p / 4).sum()
+        if shape == "disjoint" and len(support) < len(p):
+            q = (p == 0).astype(p.dtype)
+            return q / q.sum()
+        if shape == "narrow":
+            q = np.zeros_like(p)
+            q[rising[-2:]] = (0.25, 0.75)
+            return q
+        if shape == "one-hot":
+            q = np.zeros_like(p)
+            q[chance.choice(support.tolist())] = 1.0
+            return q
+        return p
+
+    def draft(context: ScriptContext) -> Proposal:
+        tokens, laws, prefix = [], [], list(context.tokens)
+        for _ in range(context.max_draft if context.round_index % 4 else context.max_draft // 2):
+            q = q_of(np.asarray(law_of(prefix), dtype=np.float64))
+            alive = np.flatnonzero(q)
+            token = int(chance.choices(alive.tolist(), weights=q[alive].tolist())[0])
+            certain = shape == "certain"
+            laws.append(None if certain else CompactLaw(tuple(map(int, alive)), tuple(map(float, q[alive]))))
+            tokens.append(token)
+            prefix.append(token)
+        return Proposal(tuple(tokens), tuple(laws))
+
+    return draft
+
+
+SHAPES = ("equal", "far", "disjoint", "narrow", "one-hot", "certain")

@@ -1,0 +1,119 @@
+"""One conformance run inside pytest: which clauses, their verdicts, the report and the exit status."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from .chapter import RESULT
+from .clauses import CLAUSES, JUDGE_ONLY
+from .lab import Lab
+from .options import Asked, BadOption, read_options
+from .report import Report
+from .verdicts import Level, Status, Verdict, exit_status
+from .waivers import Waiver
+
+
+@dataclass
+class Session:
+    """The plugin object of a run; in an xdist worker it only runs tests, and the controller hears their reports."""
+
+    asked: Asked
+    lab: Lab
+    worker: bool
+    report: Report
+    results: list[dict[str, Any]] = field(default_factory=list)
+    foreign: bool = False  # a test failed that is none of ours
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> "Session":
+        try:
+            asked = read_options(config.option)
+        except BadOption as error:
+            pytest.exit(f"specqual: {error}", returncode=Status.OPEN)
+        worker = hasattr(config, "workerinput")
+        return cls(asked, Lab(asked.run), worker, Report(asked.run, None if worker else asked.report))
+
+    @property
+    def waivers(self) -> tuple[Waiver, ...]:
+        return self.asked.waivers
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        places = {identifier: place for place, identifier in enumerate(CLAUSES)}
+        ours: list[tuple[int, pytest.Item]] = []
+        others, dropped = [], []
+        for item in items:
+            marker = item.get_closest_marker("clause")
+            if marker is None:
+                others.append(item)
+            elif marker.args[0] in self.asked.clauses:
+                ours.append((places[marker.args[0]], item))
+            else:
+                dropped.append(item)
+        items[:] = [item for _, item in sorted(ours, key=lambda pair: pair[0])] + others
+        if dropped:
+            config.hook.pytest_deselected(items=dropped)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Build the decoder before the first test, so that a bad checkpoint or option is one error and no report."""
+        if self.worker or session.config.option.collectonly or not any(i.get_closest_marker("clause") for i in session.items):
+            return
+        if getattr(session.config.option, "dist", "no") != "no":
+            return
+        try:
+            _ = self.lab.decoder
+        except ValueError as error:  # CheckpointError, an unknown option, a value that does not fit
+            pytest.exit(f"specqual: {error}", returncode=Status.OPEN)
+        except Exception:
+            return  # each clause reports it
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+        outcome = yield
+        if call.when == "call" and RESULT in item.stash:
+            outcome.get_result().specqual = item.stash[RESULT]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self.worker:
+            return
+        result = getattr(report, "specqual", None)
+        if result is not None:
+            self.results.append(result)
+            self.report.add(result)
+        elif report.failed:
+            self.foreign = True
+
+    def pytest_report_header(self) -> list[str]:
+        run = self.asked.run
+        setup = run.setup
+        return [
+            f"specqual: decoder {run.decoder}, rule {setup.rule}, profile {run.profile}, seed {run.seed}",
+            f"specqual: target {setup.target}, draft {setup.draft or 'none'}",
+        ]
+
+    def status(self) -> Status:
+        verdicts = [
+            (r["clause"], CLAUSES[r["clause"]].level, Verdict(r["verdict"]))
+            for r in self.results
+            if r["clause"] not in JUDGE_ONLY or r["verdict"] in (Verdict.VIOLATED, Verdict.ERROR)
+        ]
+        if not verdicts and self.results:  # the judge alone was examined
+            verdicts = [(r["clause"], Level.MUST, Verdict(r["verdict"])) for r in self.results]
+        return exit_status(verdicts, self.asked.run.profile)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if self.worker:
+            return
+        settled = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+        if settled and not session.config.option.collectonly:
+            session.exitstatus = Status.VIOLATED if self.foreign and not self.status() else self.status()
+            self.report.close(int(session.exitstatus))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.worker:
+            return
+        from .summary import summarise
+
+        summarise(terminalreporter, self)

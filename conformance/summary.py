@@ -1,0 +1,70 @@
+"""The table at the end of a run in the terminal."""
+
+from io import StringIO
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .clauses import CLAUSES
+from .lab import ALPHA
+from .verdicts import Status, Verdict
+
+if TYPE_CHECKING:
+    from .session import Session
+
+COLOURS = {
+    Verdict.EXACT: "green",
+    Verdict.HOLDS: "green",
+    Verdict.TIE_EXPLAINED: "green",
+    Verdict.VIOLATED: "bold red",
+    Verdict.INCONCLUSIVE: "yellow",
+    Verdict.SKIPPED: "dim",
+    Verdict.WAIVED: "yellow",
+    Verdict.ERROR: "bold magenta",
+}
+MEANING = {
+    Status.CLEAN: "every clause that was decided holds",
+    Status.VIOLATED: "violated",
+    Status.OPEN: "nothing was judged, or something was left open that this profile needs",
+    Status.ERROR: "the decoder failed: its clauses are undecided",
+    Status.NOT_LIVE: "not live: speculation never ran, so agreement means nothing",
+}
+
+
+def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
+    """Print one row a clause, and what the exit status means."""
+    status = session.status()
+    reporter.section("conformance", sep="=")
+    if session.results:
+        table = Table(box=None, pad_edge=False)
+        for name in ("clause", "level", "verdict", "seconds", "what was seen"):
+            table.add_column(name, overflow="fold", no_wrap=name != "what was seen", justify="left")
+        for result in sorted(session.results, key=lambda r: list(CLAUSES).index(r["clause"])):
+            verdict = Verdict(result["verdict"])
+            bound = f"(≤ {result['delta']:.3g})" if result["delta"] is not None else ""
+            detail = result["detail"] if not result["waiver"] else f"{result['waiver']['reason']}: {result['detail']}"
+            table.add_row(
+                result["clause"],
+                str(CLAUSES[result["clause"]].level),
+                Text(f"{verdict}{bound}", style=COLOURS[verdict]),
+                f"{result['seconds']:.1f}",
+                Text(detail),
+            )
+        out = StringIO()
+        colour = reporter.hasmarkup
+        Console(file=out, width=max(100, get_terminal_size().columns), force_terminal=colour, no_color=not colour).print(table)
+        reporter.write(out.getvalue())
+    else:
+        reporter.write_line("no clause was selected")
+    claims = next((r["claims"] for r in session.results if r.get("claims")), None)
+    if claims is not None:
+        keys = ("engine", "version", "rule", "method", "dtype", "threads")
+        reporter.write_line("claims: " + ", ".join(f"{key} {claims[key]}" for key in keys))
+    reporter.write_line(f"false alarms of the whole run: at most {ALPHA:g}, all of it for LAW-6")
+    if session.asked.report is not None and session.results:
+        reporter.write_line(f"report: {session.asked.report}")
+    reporter.write_line(f"exit status {int(status)}: {MEANING[status]}")

@@ -1,0 +1,137 @@
+"""GE: greedy output is the target's own, whatever is drafted."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from hypothesis import HealthCheck, Phase, find, settings
+from hypothesis import strategies as st
+from hypothesis.errors import NoSuchExample
+
+from specqual.conformance.chapter import clause
+from specqual.conformance.drive import Answer, NotOffered, serve
+from specqual.conformance.evidence import Case, Evidence
+from specqual.conformance.generators import greedy_requests, requests
+from specqual.conformance.greedy import case_of, minimal, verdict_of
+from specqual.conformance.lab import Lab, scripted
+from specqual.conformance.scripts import Pattern, greedy_patterns
+from specqual.conformance.verdicts import Verdict
+from specqual.contract import Decoder, Request, Scripted
+
+
+def judged(
+    lab: Lab, decoder: Decoder, wanted: list[Request], label: str, plain: Callable[[Request], Answer] | None = None
+) -> list[Case]:
+    """Serve the requests one by one and judge each; the first failing one is shrunk and ends the list."""
+    envelope, cases = lab.envelope(decoder), []
+
+    def rebuild(answer: Answer) -> Case:
+        against = plain(answer.request).output if plain is not None else None
+        return case_of(lab, answer, label=label, envelope=envelope, plain=against, against="speculation off")
+
+    for request in wanted:
+        answer = serve(decoder, [request])[0]
+        case = rebuild(answer)
+        if verdict_of(case).verdict is Verdict.VIOLATED:
+            return [minimal(lab, lambda r: serve(decoder, [r])[0], case, request, rebuild), case]
+        cases.append(case)
+    return cases
+
+
+def violated(cases: list[Case]) -> bool:
+    return any(verdict_of(case).verdict is Verdict.VIOLATED for case in cases)
+
+
+@clause("GE-1")
+def test_greedy_tokens_are_the_targets_with_the_configured_drafter(lab: Lab) -> Evidence:
+    wanted = greedy_requests(lab, "GE-1", lab.effort.prompts, lab.effort.tokens)
+    return Evidence("greedy", judged(lab, lab.decoder, wanted, "configured drafter"))
+
+
+@clause("GE-2")
+def test_greedy_output_is_the_same_with_speculation_off(lab: Lab) -> Evidence:
+    plain = lab.plain
+    wanted = greedy_requests(lab, "GE-1", lab.effort.prompts, lab.effort.tokens)[: max(2, lab.effort.prompts // 2)]
+    label = "configured drafter, against the same engine without it"
+    off = judged(lab, plain, wanted, "speculation off")
+    if violated(off):
+        return Evidence("greedy", off)
+    return Evidence("greedy", judged(lab, lab.decoder, wanted, label, lambda r: serve(plain, [r])[0]))
+
+
+@clause("GE-3")
+def test_greedy_output_does_not_depend_on_the_draft_length(lab: Lab) -> Evidence:
+    longest = lab.longest
+    if longest < 2:
+        raise NotOffered(f"the decoder drafts at most {longest} tokens, so there is no other draft length")
+    cases: list[Case] = []
+    for length in range(1, longest + 1):
+        decoder = lab.make(draft_length=length)
+        if decoder.claims.limits.max_draft != length:
+            raise NotOffered("the decoder does not follow the draft length that it is given")
+        wanted = greedy_requests(lab, f"GE-3/{length}", 1, lab.effort.span)
+        cases += judged(lab, decoder, wanted, f"draft length {length}")
+        if violated(cases):
+            break
+    return Evidence("greedy", cases[::-1] if violated(cases[-1:]) else cases)
+
+
+@clause("GE-4")
+def test_greedy_output_does_not_depend_on_the_drafts(lab: Lab) -> Evidence:
+    decoder = lab.decoder
+    cases: list[Case] = []
+    request = greedy_requests(lab, "GE-4", 1, lab.effort.span)[0]
+    for name, pattern in greedy_patterns(lab.longest).items():
+        with scripted(decoder, pattern.script(lab, request)):
+            cases += judged(lab, decoder, [request], f"scripted drafts: {name}")
+        if violated(cases):
+            break
+    return Evidence("greedy", cases)
+
+
+@clause("GE-5")
+def test_greedy_output_does_not_depend_on_neighbours(lab: Lab) -> Evidence:
+    decoder, envelope = lab.decoder, lab.envelope()
+    wanted = greedy_requests(lab, "GE-5", max(3, lab.effort.prompts), lab.effort.span)
+    wanted = [replace(r, max_tokens=max(1, r.max_tokens - 3 * i)) for i, r in enumerate(wanted)]
+    together = serve(decoder, wanted)
+    alone = [serve(decoder, [r])[0] for r in wanted]
+    label = f"one of {len(wanted)} concurrent requests"
+    cases = [
+        case_of(lab, answer, label=label, envelope=envelope, plain=single.output, against="the request alone")
+        for answer, single in zip(together, alone, strict=True)
+    ]
+    return Evidence("greedy", cases)
+
+
+@clause("GE-6")
+def test_greedy_output_is_right_for_any_request(lab: Lab) -> Evidence:
+    """Hypothesis finds the smallest failing pair of request and draft pattern."""
+    decoder, envelope, cases = lab.decoder, lab.envelope(), []
+    patterns = st.just(None) if not isinstance(decoder, Scripted) else st.one_of(st.none(), Pattern.drawn(lab))
+    strategy = st.tuples(requests(lab, 12, lab.effort.span), patterns)
+
+    def fails(pair: tuple[Request, Pattern | None]) -> bool:
+        request, pattern = pair
+        if pattern is None:
+            answer = serve(decoder, [request])[0]
+        else:
+            with scripted(decoder, pattern.script(lab, request)):
+                answer = serve(decoder, [request])[0]
+        label = "configured drafter" if pattern is None else f"scripted drafts: {pattern}"
+        cases.append(case_of(lab, answer, label=label, envelope=envelope))
+        return verdict_of(cases[-1]).verdict is Verdict.VIOLATED
+
+    limits = settings(
+        max_examples=lab.effort.examples,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+    )
+    try:
+        smallest = find(strategy, fails, settings=limits, random=lab.random("GE-6"))
+    except NoSuchExample:
+        return Evidence("greedy", cases)
+    fails(smallest)
+    return Evidence("greedy", cases[-1:], notes={"tried": len(cases)})
+

@@ -1,0 +1,25 @@
+"""`specqual verify`: derive every verdict of a finished report again from the evidence in it."""
+
+import argparse
+from pathlib import Path
+
+from specqual.conformance.audit import audit
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser("verify", help="derive the verdicts of a report again", allow_abbrev=False)
+    parser.add_argument("directory", metavar="DIR", type=Path, help="folder that --report wrote")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Status 0 if every verdict is derived again, 1 if one does not follow; a bad report raises BadReport."""
+    found = audit(args.directory)
+    header = found.loaded.header
+    for difference in found.differences:
+        print(difference)
+    if not found.differences:
+        print(
+            f"{found.derived} verdicts derived again, {found.undecided} were skipped or errors: "
+            f"{header.get('decoder')} on {header.get('target')}, exit status {found.loaded.footer.get('status')}"
+        )
+    return 1 if found.differences else 0
