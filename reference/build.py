@@ -22,14 +22,16 @@ from .text import load_text
 RULES = (Rule.NONE, Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH)
 # Regret in nats that summation order may cause: the length of a span changes the shape of matrix products.
 ENVELOPES = {"float64": 1e-9, "float32": 1e-3}
+LOOKED_UP = 4  # K of prompt lookup where the setup names none
+MAX_BATCH = 256  # nothing is shared between requests, so any number will do
 
 
 def make(setup: Setup) -> ReferenceDecoder:
     """Build the decoder that a Setup asks for.
 
     Options: `ngram` (longest suffix to look up; instead of a drafter), `device`, `quantise_activations`. A draft length
-    without a drafter makes room for scripted drafts. Raises ValueError naming an unknown option or value,
-    CheckpointError for a bad checkpoint, Unsupported for a rule without an implementation.
+    without a drafter makes room for scripted drafts; Rule.NONE switches speculation off. Raises ValueError naming an
+    unknown option or value, CheckpointError for a bad checkpoint, Unsupported for a rule without an implementation.
     """
     ngram, device, quantised = _options(setup.options)
     dtype = setup.dtype or "float64"
@@ -42,16 +44,14 @@ def make(setup: Setup) -> ReferenceDecoder:
     number = getattr(torch, dtype)
     target = load_target(setup.target, dtype=number, device=device, quantise_activations=quantised)
     drafter: Drafter | None = None
-    if setup.draft is not None:
+    if setup.rule is not Rule.NONE and setup.draft is not None:
         drafter = load_drafter(setup.draft, target, dtype=number, device=device)
-    elif ngram is not None:
-        drafter = NgramDrafter(_length(setup.draft_length, None), ngram)
-    longest = _length(setup.draft_length, drafter)
+    elif setup.rule is not Rule.NONE and ngram is not None:
+        drafter = NgramDrafter(LOOKED_UP if setup.draft_length is None else setup.draft_length, ngram)
+    longest = 0 if setup.rule is Rule.NONE else _length(setup.draft_length, drafter)
     text = load_text(setup.target)
     rule = setup.rule if longest else Rule.NONE
-    equal = rule in (Rule.NONE, Rule.SAMPLER_MATCH)
     exact = isinstance(target, TableTarget)
-    formats = _formats(setup.target, target, quantised)
     claims = Claims(
         engine="specqual.reference",
         version=__version__,
@@ -59,12 +59,12 @@ def make(setup: Setup) -> ReferenceDecoder:
         method=drafter.method if drafter is not None else Method.SCRIPTED if longest else Method.NONE,
         greedy=Greedy(bitwise=exact, envelope=0.0 if exact else ENVELOPES[dtype]),
         sampling=_honoured(text is not None),
-        seed=SeedContract.ALWAYS if equal else SeedContract.EQUAL_DRAFT_LENGTHS,
-        limits=Limits(target.vocab_size, target.max_context, longest, eos_ids=target.eos_ids),
+        seed=SeedContract.ALWAYS if rule in (Rule.NONE, Rule.SAMPLER_MATCH) else SeedContract.EQUAL_DRAFT_LENGTHS,
+        limits=Limits(target.vocab_size, target.max_context, longest, MAX_BATCH, target.eos_ids),
         dtype=dtype,
         device=device,
         threads=torch.get_num_threads(),
-        **formats,
+        **_formats(setup.target, target, quantised),
     )
     return ReferenceDecoder(target, drafter, claims, text)
 
@@ -79,6 +79,10 @@ def _options(options: Mapping[str, Any]) -> tuple[int | None, str, bool]:
         ngram = _positive("ngram", ngram)
     if quantised not in (False, True, "false", "true"):
         raise ValueError(f"quantise_activations: must be true or false, got {quantised!r}")
+    try:
+        torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ValueError(f"device: must name a torch device, got {device!r}") from None
     return ngram, str(device), quantised in (True, "true")
 
 
@@ -95,11 +99,10 @@ def _positive(name: str, value: Any) -> int:
 def _length(asked: int | None, drafter: Drafter | None) -> int:
     if asked is not None and asked < 0:
         raise ValueError(f"draft_length: must be at least 0, got {asked}")
-    if drafter is None:
-        return 0 if asked is None else asked
-    if asked is not None and asked > drafter.draft_length:
-        raise ValueError(f"draft_length: this drafter makes at most {drafter.draft_length} drafts, got {asked}")
-    return drafter.draft_length if asked is None else asked
+    longest = 0 if drafter is None else drafter.draft_length
+    if drafter is not None and asked is not None and asked > longest:
+        raise ValueError(f"draft_length: this drafter makes at most {longest} drafts, got {asked}")
+    return longest if asked is None else asked
 
 
 def _honoured(text: bool) -> frozenset[str]:

@@ -23,10 +23,10 @@ from ..contract import (
 )
 from .drafter import DraftContext, Drafter
 from .rng import Counter
-from .sampling import order
+from .score import score
 from .target import Target
 from .text import Text
-from .transaction import Plan, Sample, advance, raw_logprobs
+from .transaction import Plan, Sample, advance
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +102,8 @@ class ReferenceDecoder:
     # Scoring, Traced, Scripted, Taped
 
     def score(self, prompt: Sequence[int], output: Sequence[int]) -> Scored:
-        """Judge a given output in one pass; [T, V] logits in memory."""
-        tokens = (*prompt, *output)
-        validate(Request(prompt=tuple(prompt), max_tokens=1, stop_ids=tuple(output)), self.claims.limits)
-        rows = self._target.forward(tokens).logits[len(prompt) - 1 : -1].double().cpu().numpy()
-        judged = [(raw_logprobs(row), token) for row, token in zip(rows, output, strict=True)]
-        ranked = [order(logp)[:2] for logp, _ in judged]
-        return Scored(
-            tuple(float(logp[token]) for logp, token in judged),
-            tuple(float(logp.max()) for logp, _ in judged),
-            tuple(int(best[0]) for best in ranked),
-            tuple(float(logp[best[-1]]) for (logp, _), best in zip(judged, ranked, strict=True)),
-        )
+        """Judge a given output in one pass over the held weights."""
+        return score(self._target, prompt, output)
 
     def rounds(self, request_id: int) -> tuple[Round, ...]:
         """All rounds of a request, samples in order; KeyError if it was never submitted."""
