@@ -40,7 +40,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-def configuration(layers: Sequence[str], causal: bool, **draft: Any) -> dict[str, Any]:
+def configuration(layers: Sequence[str], causal: bool, window: int = WINDOW, **draft: Any) -> dict[str, Any]:
     slides = SLIDING in layers
     return {
         "model_type": "qwen3",
@@ -59,7 +59,7 @@ def configuration(layers: Sequence[str], causal: bool, **draft: Any) -> dict[str
         "tie_word_embeddings": False,
         "layer_types": list(layers),
         "use_sliding_window": slides,
-        "sliding_window": WINDOW if slides else None,
+        "sliding_window": window if slides else None,
         "is_causal": causal,
         "num_target_layers": LAYERS,
         "dflash_config": {"block_size": BLOCK, "mask_token_id": MASK, "target_layer_ids": [3, 0, 2]} | draft,
@@ -225,20 +225,20 @@ def setup(
 
 SCRIPT = ((5, 0), (5, 5), (2, 1), (5, 2), (1, 1), (5, 4), (3, 0), (5, 3))  # every kind of round, and short blocks
 MIXES = [
-    pytest.param((FULL, FULL), False, id="full"),
-    pytest.param((SLIDING, SLIDING), False, id="sliding"),
-    pytest.param((SLIDING, FULL), False, id="mixed"),
-    pytest.param((FULL, SLIDING), True, id="causal"),
+    pytest.param((FULL, FULL), False, WINDOW, id="full"),
+    pytest.param((SLIDING, SLIDING), False, WINDOW, id="sliding"),
+    pytest.param((SLIDING, FULL), False, BLOCK - 3, id="narrower-than-the-block"),
+    pytest.param((FULL, SLIDING), True, WINDOW, id="causal"),
 ]
 PROMPTS = {"short": (5, 9, 17, 40), "longer-than-window": tuple(range(4, 60, 3))}
 
 
-@pytest.mark.parametrize(("layers", "causal"), MIXES)
+@pytest.mark.parametrize(("layers", "causal", "window"), MIXES)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_round_drafts_what_the_package_drafts(
-    tmp_path: Path, host: Any, target: Target, method: str, layers: Sequence[str], causal: bool
+    tmp_path: Path, host: Any, target: Target, method: str, layers: Sequence[str], causal: bool, window: int
 ) -> None:
-    mine, theirs = setup(tmp_path, host, target, method, layers, causal)
+    mine, theirs = setup(tmp_path, host, target, method, layers, causal, window=window)
     for prompt in PROMPTS.values():
         rounds = 0
         for round in package_rounds(theirs, host, target, prompt, SCRIPT):
