@@ -33,7 +33,8 @@ def processed(
     for token, bias in sampling.logit_bias:
         x[token] += bias
     seen = np.unique(np.array([*prompt, *output], dtype=np.intp))
-    x[seen] = np.where(x[seen] > 0, x[seen] / sampling.repetition_penalty, x[seen] * sampling.repetition_penalty)
+    with np.errstate(over="ignore"):  # an infinity is made finite below
+        x[seen] = np.where(x[seen] > 0, x[seen] / sampling.repetition_penalty, x[seen] * sampling.repetition_penalty)
     emitted, counts = np.unique(np.array(output, dtype=np.intp), return_counts=True)
     x[emitted] -= sampling.presence_penalty + sampling.frequency_penalty * counts
     if not (x > -np.inf).any():
