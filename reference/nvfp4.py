@@ -6,6 +6,7 @@ Quantisers work in the dtype that they are given; writers of checkpoints use flo
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding
 
 from .fp8 import LARGEST, encode, round_e4m3
 from .norm import wide
@@ -51,7 +52,9 @@ def dequantise(packed: Tensor, scale: Tensor, tensor_scale: Tensor, dtype: torch
     Evaluated in dtype (at least float32): the product e2m1 * scale is exact there, so w is rounded once.
     """
     at_least = torch.promote_types(dtype, torch.float32)
-    blocks = _blocks(values_of(unpack(packed), at_least)) * scale.to(at_least)[..., None]
+    pairs = values_of(unpack(torch.arange(256, dtype=torch.uint8, device=packed.device)[:, None]), at_least)  # [256, 2]
+    values = embedding(packed.int(), pairs).flatten(-2)  # a look-up per byte is several times faster than per code
+    blocks = _blocks(values) * scale.to(at_least)[..., None]
     outer = tensor_scale.to(at_least)
     return (blocks / outer if divide else blocks * outer).flatten(-2).to(dtype)
 
