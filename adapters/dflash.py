@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from specqual.contract import (
+from ..contract import (
     Claims,
     CompactLaw,
     Greedy,
@@ -29,8 +29,7 @@ from specqual.contract import (
     Setup,
     Unsupported,
 )
-from specqual.contract.checkpoint import open_draft, open_target
-
+from ..contract.checkpoint import open_draft, open_target
 from .inprocess import ENVELOPES, InProcess, limits_of, load, precision, score, take_options
 
 HONOURED = frozenset("temperature top_k top_p seed n ignore_eos stop_ids".split())

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from specqual.contract import (
+from ..contract import (
     Claims,
     Event,
     Finished,
@@ -26,8 +26,8 @@ from specqual.contract import (
     Usage,
     validate,
 )
-from specqual.contract.checkpoint import Checkpoint
-from specqual.contract.config import TargetConfig
+from ..contract.checkpoint import Checkpoint
+from ..contract.config import TargetConfig
 
 # Largest regret, in nats, that rounding may cause under a precision; generous for logits of ordinary size.
 ENVELOPES = {"float64": 1e-9, "float32": 1e-3, "float16": 0.1, "bfloat16": 0.5}

@@ -9,15 +9,14 @@ from importlib.metadata import version
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
-from specqual.contract import Claims, Greedy, Method, Request, Rule, Scored, SeedContract, Setup, Unsupported
-from specqual.contract.checkpoint import open_target
-
+from ..contract import Claims, Greedy, Method, Request, Rule, Scored, SeedContract, Setup, Unsupported
+from ..contract.checkpoint import open_target
 from .inprocess import ENVELOPES, InProcess, limits_of, load, precision, score, take_options
 
 HONOURED = frozenset("temperature top_k top_p min_p repetition_penalty seed n ignore_eos stop_ids".split())
 RULES = {Method.NONE: Rule.NONE, Method.NGRAM: Rule.SAMPLER_MATCH, Method.ASSISTED: Rule.RATIO}
-# Drafts of the assistant, unless the setup says otherwise. Transformers 5.15.1 takes back one position of the assistant's
-# cache per round, however many drafts were rejected: exact up to two drafts, while more leave stale rows or crash.
+# Drafts of the assistant, unless the setup says otherwise. Transformers 5.15.1 takes back one position of its cache per
+# round, however many drafts were rejected: that is right for up to two drafts, while more leave stale rows or crash.
 DRAFTS = 2
 
 
