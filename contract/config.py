@@ -99,7 +99,7 @@ def rope_theta(keys: Keys) -> tuple[float, float]:
     """Read (theta, rotated fraction of a head); any scaling but the default is refused."""
     fraction = keys.number("partial_rotary_factor", 1.0, low=1e-3, high=1.0)
     if not keys.has("rope_parameters"):
-        if keys.has("rope_scaling"):
+        if keys.take("rope_scaling", None) is not None:
             keys.inner("rope_scaling").one_of("rope_type", ["default"])
         return keys.number("rope_theta", low=1.0), fraction
     keys.take("rope_theta", None)
