@@ -1,0 +1,71 @@
+"""Decoders that look unusual and are right: a suite that flags one of them is wrong."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from specqual.contract import Proposal, Purpose, Rule, Sampling, Setup
+from specqual.reference import ReferenceDecoder, make, target, transaction
+from specqual.reference.drafter import BlockDrafter, DraftContext
+from specqual.reference.forward import Forward
+from specqual.reference.sampling import Law, draw
+from specqual.reference.verify import Uniform, Verdict, judged, verify
+
+from .planting import Faulty, replacing
+from .verification import block_length
+
+
+def n1(setup: Setup) -> ReferenceDecoder:
+    """Drafts count as certain whatever they were drawn from: accept with p(d), else draw from p without d."""
+    return make(replace(setup, rule=Rule.ONE_HOT))
+
+
+def n2(setup: Setup) -> ReferenceDecoder:
+    """A draft stays if it equals the target's own draw, and that draw is what is emitted on a mismatch."""
+    return make(replace(setup, rule=Rule.SAMPLER_MATCH))
+
+
+@replacing("propose", BlockDrafter)
+def n3(
+    self: BlockDrafter, context: DraftContext, length: int, sampling: Sampling, uniform: Callable[[int], float]
+) -> Proposal:
+    """A drafter that knows nothing: the same few tokens in a circle, and every third time none at all."""
+    place = len(context.tokens)
+    length = 0 if place % 3 == 0 else length
+    return Proposal.certain(tuple((7 * (place + slot)) % self.model.config.vocab_size for slot in range(length)))
+
+
+def n4(setup: Setup) -> Faulty:
+    """The logits of a float32 decoder are off by 1e-7 of themselves, another way in every pass."""
+
+    def disturbed(self: target.TransformerTarget, ids: Sequence[int]) -> Forward:
+        sound = forward(self, ids)
+        noise = torch.rand(sound.logits.shape, generator=torch.Generator().manual_seed(len(ids)))
+        return replace(sound, logits=sound.logits * (1 + 1e-7 * (2 * noise - 1)))
+
+    forward = target.TransformerTarget.forward
+    return Faulty(replace(setup, dtype="float32"), {(target.TransformerTarget, "forward"): disturbed})
+
+
+# Noise keyed by position alone is what the sampler-match rule of the reference has: N5 is N2 under its seed contract.
+n5 = n2
+
+
+def n7(setup: Setup) -> Faulty:
+    """Block verification: other drafts are accepted than by the token-wise rule, the joint law is the same."""
+    decoder = Faulty(replace(setup, rule=Rule.RATIO), {(transaction, "verify"): _block})
+    if decoder.claims.rule is Rule.RATIO:
+        decoder.claims = replace(decoder.claims, rule=Rule.BLOCK)
+    return decoder
+
+
+def _block(rule: Rule, p: Sequence[Law], drafts: Sequence[int], q: Sequence[Law | None], uniform: Uniform) -> Verdict:
+    if rule is not Rule.BLOCK or not drafts:
+        return verify(Rule.RATIO if rule is Rule.BLOCK else rule, p, drafts, q, uniform)
+    laws = [judged(Rule.RATIO, law, draft, p[slot]) for slot, (law, draft) in enumerate(zip(q, drafts, strict=True))]
+    length, behind = block_length(p, drafts, laws, uniform)
+    if length == len(drafts):
+        return Verdict(length, draw(p[length], uniform(Purpose.BONUS, length)))
+    left = behind[length]
+    mass = left.sum()
+    return Verdict(length, draw(left / mass if mass else p[length], uniform(Purpose.RESIDUAL, length)))
