@@ -118,9 +118,10 @@ def test_a_loaded_target_is_scored_as_its_directory_is(wide: Path) -> None:
         assert_close(mine, theirs, 1e-12)
 
 
-def test_progress_counts_layers_and_pieces_of_the_head(wide: Path) -> None:
+@pytest.mark.parametrize("sequences", [1, 3])
+def test_layers_and_pieces_of_the_head_are_read_once_for_all_sequences(wide: Path, sequences: int) -> None:
     seen: list[tuple[int, int]] = []
-    score(wide, [1, 2], [3], progress=lambda done, steps: seen.append((done, steps)))
+    score_many(wide, [([1, 2], [3])] * sequences, progress=lambda done, steps: seen.append((done, steps)))
     assert seen == [(done, 5) for done in range(1, 6)]  # two layers, three pieces
 
 
