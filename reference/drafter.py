@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from specqual.contract import Method, Proposal, Sampling
 from specqual.contract.checkpoint import open_draft
+from specqual.contract.errors import CheckpointError
 from specqual.contract.schema import draft_linears
 from torch import Tensor
 
@@ -165,7 +166,9 @@ def load_drafter(
 
     Every key and tensor is accounted for and the sizes must fit the target's; CheckpointError names what does not.
     """
-    checkpoint = open_draft(directory, target.config if isinstance(target, TransformerTarget) else None)
+    if not isinstance(target, TransformerTarget):
+        raise CheckpointError("target", "has no hidden states, which a drafter of this family reads")
+    checkpoint = open_draft(directory, target.config)
     config, numerics = checkpoint.config, Numerics(dtype, device)
     modules = draft_linears(config)
     linears = {name: read_linear(checkpoint, name, numerics) for name in modules}

@@ -15,6 +15,7 @@ from specqual.contract.draft import parse_draft
 from specqual.contract.errors import CheckpointError
 from specqual.contract.quantisation import Quantisation
 from specqual.contract.schema import draft_linears, draft_schema
+from specqual.fixtures import names, path
 from specqual.reference import selector
 from specqual.reference.choice import pick
 from specqual.reference.convolution import convolve, convolve_by_definition
@@ -22,6 +23,7 @@ from specqual.reference.dflash import block_pass, context_rows
 from specqual.reference.drafter import BlockDrafter, DraftContext, load_drafter
 from specqual.reference.ngram import NgramDrafter
 from specqual.reference.nvfp4 import dequantise, quantise_nvfp4
+from specqual.reference.table import TableTarget
 from specqual.reference.target import Target, load_target
 from torch import Tensor
 
@@ -170,6 +172,7 @@ def package_rounds(
         return [rows[0] for rows in out.hidden_states], out.logits[0].argmax(-1)
 
     fresh, best = run(prompt, 0)
+    package._crop_to(target_cache, len(prompt))
     hidden, tokens = fresh, [*prompt, int(best[-1])]
     for length, accepted in script:
         start = len(tokens) - 1
@@ -316,6 +319,34 @@ def test_scales_and_softcap_are_the_package_s(tmp_path: Path, host: Any, target:
             assert_close(hidden, round.states)
             assert_close(mine.logits(target, hidden), theirs.compute_logits(round.states, host.lm_head))
             assert mine.propose(round.context, len(round.path), Sampling(), no_uniforms).tokens == round.path
+
+
+# The drafters that are committed; the package has no class for a half DFlash 2 or a Markov head.
+COMMITTED = [
+    name for name in names() if name.startswith(("nano/", "small/")) and name.endswith(("-dflash", "-dflash2"))
+]
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_a_committed_drafter_drafts_what_the_package_drafts(name: str) -> None:
+    pair = path(name), path(name.rpartition("-")[0])
+    host = transformers.AutoModelForCausalLM.from_pretrained(pair[1], dtype=torch.float32).eval().requires_grad_(False)
+    target = load_target(pair[1], dtype=torch.float32)
+    mine = load_drafter(pair[0], target, dtype=torch.float32)
+    kind = package.DFlashDraftModel if mine.method is Method.DFLASH else package.DFlash2DraftModel
+    theirs = kind.from_pretrained(pair[0], dtype=torch.float32).eval().requires_grad_(False)
+    full = mine.draft_length
+    for round in package_rounds(theirs, host, target, range(1, 30), ((full, 0), (full, full), (1, 0), (full, 2))):
+        hidden = mine.hidden(round.context, len(round.path))
+        assert_close(hidden, round.states)
+        assert mine.propose(round.context, len(round.path), Sampling(), no_uniforms).tokens == round.path
+        if mine.method is Method.DFLASH2:
+            scored = mine.scored(hidden, mine.logits(target, hidden))
+            expected = package_scores(theirs, host, round.states, round.anchor, round.path)
+            for slot, previous in enumerate((round.anchor, *round.path[:-1])):
+                ids, scores = scored(slot, previous)
+                assert set(ids.tolist()) == expected[slot].keys()
+                assert_close(scores, [expected[slot][token] for token in ids.tolist()])
 
 
 # Facts that hold for any drafter of the family, in float64 and without the package.
@@ -573,6 +604,12 @@ def test_a_drafter_for_another_target_is_refused_by_name(tmp_path: Path, exact: 
     config = configuration((FULL,), False) | {"num_target_layers": LAYERS + 1}
     with pytest.raises(CheckpointError, match="num_target_layers"):
         load(tmp_path, exact, config)
+
+
+def test_a_target_without_hidden_states_is_refused(tmp_path: Path) -> None:
+    table = TableTarget(VOCAB, (), 256, 0, {})
+    with pytest.raises(CheckpointError, match="hidden states"):
+        load(tmp_path, table, configuration((FULL,), False))
 
 
 @pytest.mark.parametrize(
