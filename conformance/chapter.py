@@ -8,7 +8,6 @@ from time import perf_counter
 from typing import Any
 
 import pytest
-
 from specqual.contract import Unsupported
 
 from .clauses import CLAUSES, Clause

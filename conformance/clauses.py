@@ -152,7 +152,7 @@ _ROWS: tuple[tuple[str, Level, str, str, str, str], ...] = (
     (
         "LAW-6",
         _M,
-        "The joint law of the first two sampled tokens is the target's.",
+        "The joint law of the first three sampled tokens is the target's.",
         "",
         "fixed number of samples on a tiny target; finite-sample bounds on total variation and on each cell; for decoders "
         "without a tape",

@@ -8,8 +8,19 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, TypeVar
 
-from specqual.contract import Decoder, Finished, FinishReason, InvalidRequest, Refused, Request, Round, Tokens, Traced
-from specqual.contract import Unsupported, Usage
+from specqual.contract import (
+    Decoder,
+    Finished,
+    FinishReason,
+    InvalidRequest,
+    Refused,
+    Request,
+    Round,
+    Tokens,
+    Traced,
+    Unsupported,
+    Usage,
+)
 
 T = TypeVar("T")
 

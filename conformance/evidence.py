@@ -183,32 +183,43 @@ def _ledger(cases: Sequence[Case]) -> Decision:
     for index, case in enumerate(cases):
         for key in case["read"]:
             if key in seen and not (case["repeatable"] and key.endswith("/bonus")):
-                detail = f"{key} (seed/sample/round/position/purpose) was read twice: one number would decide two things"
+                detail = (
+                    f"{key} (seed/sample/round/position/purpose) was read twice: one number would decide two things"
+                )
                 return Decision(Verdict.VIOLATED, detail, case=index)
             seen[key] = index
     for index, case in enumerate(cases):
         missing = sorted(set(case["required"]) - set(case["read"]))
         if missing:
-            detail = f"{missing[0]} (seed/sample/round/position/purpose) was never read, so another number decided there"
+            detail = (
+                f"{missing[0]} (seed/sample/round/position/purpose) was never read, so another number decided there"
+            )
             return Decision(Verdict.VIOLATED, detail, case=index)
     return Decision(Verdict.EXACT, f"{len(seen)} numbers, each read for one decision, none missing")
 
 
-# -- refusals: what must be refused, and by which name ---------------------------------------------------------------
+# -- changes: what must be refused by name, what must make a difference, and what must make none ---------------------
 
 
-def _refusals(cases: Sequence[Case]) -> Decision:
+def _changes(cases: Sequence[Case]) -> Decision:
     for index, case in enumerate(cases):
-        raised = case["raised"]
-        if raised is None:
-            return Decision(Verdict.VIOLATED, f"{case['what']}: was accepted without a word", case=index)
-        if raised["type"] not in case["types"]:
-            detail = f"{case['what']}: raised {raised['type']}, expected {' or '.join(case['types'])}"
-            return Decision(Verdict.VIOLATED, detail, case=index)
-        if case["field"] not in raised["text"]:
-            detail = f"{case['what']}: the error does not name {case['field']}: {short(raised['text'])}"
-            return Decision(Verdict.VIOLATED, detail, case=index)
-    return Decision(Verdict.EXACT, f"{len(cases)} refusals, each by name")
+        raised, expect = case["raised"], case["expect"]
+        wrong = None
+        if expect == "refused":
+            if raised is None:
+                wrong = "was accepted without a word"
+            elif case["types"] and raised["type"] not in case["types"]:
+                wrong = f"raised {raised['type']} ({short(raised['text'])}), expected {' or '.join(case['types'])}"
+            elif case["field"] not in raised["text"]:
+                wrong = f"the error does not name {case['field']}: {short(raised['text'])}"
+        elif raised is not None and (expect == "same" or case["field"] not in raised["text"]):
+            wrong = f"raised {raised['type']}: {short(raised['text'])}"
+        elif raised is None and case["effect"] is not (expect == "used"):
+            wrong = "makes no difference" if expect == "used" else "makes a difference"
+        if wrong is not None:
+            return Decision(Verdict.VIOLATED, f"{case['what']}: {wrong}", case=index)
+    refused = sum(case["raised"] is not None for case in cases)
+    return Decision(Verdict.EXACT, f"{len(cases)} changes, {refused} refused by name, the others as they must be")
 
 
 def _occurrences(cases: Sequence[Case]) -> Decision:
@@ -221,7 +232,7 @@ KINDS: dict[str, Callable[[Sequence[Case]], Decision]] = {
     "draws": _draws,
     "counts": _counts,
     "ledger": _ledger,
-    "refusals": _refusals,
+    "changes": _changes,
     "occurrences": _occurrences,
 }
 

@@ -19,7 +19,11 @@ def bars(values: list[float | None], labels: list[str], title: str) -> dict[str,
     return {
         "title": title,
         "bars": [
-            {"label": label, "value": "" if value is None else f"{value:.3g}", "height": 0 if value is None else value / top}
+            {
+                "label": label,
+                "value": "" if value is None else f"{value:.3g}",
+                "height": 0 if value is None else value / top,
+            }
             for label, value in zip(labels, values, strict=True)
         ],
     }
@@ -71,6 +75,6 @@ def page(lines: list[dict[str, Any]]) -> str:
         loader=FileSystemLoader(Path(__file__).parent), autoescape=select_autoescape(default=True), trim_blocks=True
     )
     charts = [chart for chart in (acceptance(verdicts), regrets(verdicts)) if chart is not None]
-    return environment.get_template("page.html").render(
+    return environment.get_template("page.html.j2").render(
         header=lines[0], footer=lines[-1], rows=rows, charts=charts, chapters=CHAPTERS
     )

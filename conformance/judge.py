@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-
 from specqual.contract import Request
 from specqual.reference.forward import Forward, Target
 from specqual.reference.sampling import Law, filtered, order, processed

@@ -9,7 +9,9 @@ from .verdicts import Outcome, Profile, Verdict, outcome
 
 def printable(text: str) -> str:
     """Text without the characters that XML 1.0 cannot hold."""
-    return "".join(c if c in "\t\n\r" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" or c > "\uffff" else "�" for c in text)
+    return "".join(
+        c if c in "\t\n\r" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" or c > "\uffff" else "�" for c in text
+    )
 
 
 def junit(lines: list[dict[str, Any]]) -> str:

@@ -32,9 +32,9 @@ class Effort:
 
 
 EFFORTS = {
-    Profile.QUICK: Effort(4, 32, 12, 12, 12, 1500, 0.15, 20.0),
-    Profile.CORE: Effort(16, 96, 24, 100, 60, 10_000, 0.06, 60.0),
-    Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 60_000, 0.025, 120.0),
+    Profile.QUICK: Effort(4, 32, 12, 12, 12, 400, 0.3, 20.0),
+    Profile.CORE: Effort(16, 96, 24, 100, 60, 5_000, 0.1, 60.0),
+    Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 50_000, 0.03, 120.0),
 }
 ALPHA = 1e-6  # false alarms of a whole run; one clause uses statistics, so it has all of it
 
@@ -110,11 +110,17 @@ class Lab:
     @property
     def plain(self) -> Decoder:
         """The same engine with speculation off; NotOffered where it cannot be switched off."""
-        off = {"draft_length": None if self.run.setup.draft is not None else 0, "draft": None, "rule": Rule.NONE}
-        decoder = self.make(**off)
+        decoder = self.make(draft=None, draft_length=None, rule=Rule.NONE)
         if decoder.claims.limits.max_draft:
             raise NotOffered("speculation cannot be switched off: without a drafter the decoder still claims drafts")
         return decoder
+
+    def tiny(self, **changes: Any) -> Decoder:
+        """As `make`, for a target of the suite's own; NotOffered if the decoder cannot load it."""
+        try:
+            return self.make(options={}, **changes)
+        except Exception as error:
+            raise NotOffered(f"the decoder does not load the target that this needs: {error}") from error
 
     def close(self) -> None:
         for decoder in self._made.values():

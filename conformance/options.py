@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from specqual.contract import Rule, Setup
 
 from specqual import fixtures
-from specqual.contract import Rule, Setup
 
 from .clauses import CLAUSES, matching
 from .lab import Run
@@ -33,7 +33,9 @@ def add_options(parser: pytest.Parser) -> None:
         except ValueError:
             group.addoption("--specqual-" + name.lstrip("-"), **attributes)
 
-    add("--decoder", default="reference", metavar="NAME", help="reference, transformers, dflash, or package.module:make")
+    add(
+        "--decoder", default="reference", metavar="NAME", help="reference, transformers, dflash, or package.module:make"
+    )
     add("--target", metavar="DIR", help="target checkpoint (default: the trained hybrid of the clone, else nano)")
     add("--draft", metavar="DIR", help="drafter checkpoint, or none")
     add("--option", action="append", default=[], metavar="KEY=VALUE", help="option of the decoder; may be repeated")

@@ -102,7 +102,9 @@ class Report:
         self.lines.append(line)
         if self._directory is not None:
             self._directory.mkdir(parents=True, exist_ok=True)
-            with (self._directory / "report.jsonl").open("w" if len(self.lines) == 1 else "a", encoding="utf-8") as file:
+            with (self._directory / "report.jsonl").open(
+                "w" if len(self.lines) == 1 else "a", encoding="utf-8"
+            ) as file:
                 file.write(canonical(line) + "\n")
 
     def add(self, result: dict[str, Any]) -> None:

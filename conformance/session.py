@@ -57,7 +57,11 @@ class Session:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Build the decoder before the first test, so that a bad checkpoint or option is one error and no report."""
-        if self.worker or session.config.option.collectonly or not any(i.get_closest_marker("clause") for i in session.items):
+        if (
+            self.worker
+            or session.config.option.collectonly
+            or not any(i.get_closest_marker("clause") for i in session.items)
+        ):
             return
         if getattr(session.config.option, "dist", "no") != "no":
             return

@@ -68,7 +68,9 @@ def test(p: Sequence[float], counts: Sequence[int], alpha: float, cells: int = 1
     variation = 0.5 * sum(abs(c / samples - q) for q, c in zip(law, seen, strict=True))
     bound, visible = min(1.0, variation + reach), min(1.0, 2 * reach)
     if variation > reach:
-        reason = f"total variation {variation:.4g} over {k} cells, chance explains {reach:.4g} at error rate {alpha:.1g}"
+        reason = (
+            f"total variation {variation:.4g} over {k} cells, chance explains {reach:.4g} at error rate {alpha:.1g}"
+        )
         return Tested(samples, reason, bound, visible)
     for cell, (q, count) in enumerate(zip(law, seen, strict=True)):
         tail = binomial_tail(samples, count, q)

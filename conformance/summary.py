@@ -56,7 +56,9 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
             )
         out = StringIO()
         colour = reporter.hasmarkup
-        Console(file=out, width=max(100, get_terminal_size().columns), force_terminal=colour, no_color=not colour).print(table)
+        Console(
+            file=out, width=max(100, get_terminal_size().columns), force_terminal=colour, no_color=not colour
+        ).print(table)
         reporter.write(out.getvalue())
     else:
         reporter.write_line("no clause was selected")

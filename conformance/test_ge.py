@@ -6,7 +6,6 @@ from dataclasses import replace
 from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
-
 from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, NotOffered, serve
 from specqual.conformance.evidence import Case, Evidence
@@ -134,4 +133,3 @@ def test_greedy_output_is_right_for_any_request(lab: Lab) -> Evidence:
         return Evidence("greedy", cases)
     fails(smallest)
     return Evidence("greedy", cases[-1:], notes={"tried": len(cases)})
-

@@ -105,9 +105,7 @@ def exit_status(results: Iterable[tuple[str, Level, Verdict]], profile: Profile)
     """Exit status of a run from (clause id, level, verdict) of every clause about the decoder that was selected."""
     results = list(results)
     failed = [
-        (clause, verdict)
-        for clause, level, verdict in results
-        if outcome(verdict, level, profile) is Outcome.FAILED
+        (clause, verdict) for clause, level, verdict in results if outcome(verdict, level, profile) is Outcome.FAILED
     ]
     verdicts = {verdict for _, verdict in failed}
     if Verdict.VIOLATED in verdicts:

@@ -1,0 +1,198 @@
+"""FIN: output ends where it must, with the right reason and usage, wherever the end falls in a span."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from specqual.conformance.chapter import clause
+from specqual.conformance.drive import Answer, DecoderError, NotOffered, guarded, serve
+from specqual.conformance.evidence import Case, Evidence, Guard
+from specqual.conformance.generators import greedy_requests
+from specqual.conformance.lab import Lab, scripted
+from specqual.conformance.scripts import continuation
+from specqual.contract import (
+    Finished,
+    FinishReason,
+    Proposal,
+    Refused,
+    Request,
+    Script,
+    ScriptContext,
+    Scripted,
+    Tokens,
+)
+
+
+def base_of(lab: Lab, clause_id: str, tokens: int) -> Request:
+    """A greedy request whose output does not end by itself, where that can be asked for."""
+    request = greedy_requests(lab, clause_id, 1, tokens)[0]
+    request = replace(request, prompt=request.prompt[:9])
+    return replace(request, ignore_eos=True) if lab.honours("ignore_eos") else request
+
+
+def ended(lab: Lab, known: Sequence[int], stops: Sequence[int], longest: int) -> tuple[list[int], str]:
+    """Where the known greedy output ends under these stop ids and this budget, and why."""
+    eos = () if lab.honours("ignore_eos") else lab.claims.limits.eos_ids
+    output = list(known[:longest])
+    for place, token in enumerate(output):
+        if token in stops or token in eos:
+            return output[: place + 1], str(FinishReason.STOP)
+    return output, str(FinishReason.LENGTH)
+
+
+def compared(what: str, answer: Answer, output: Sequence[int], reason: str) -> list[Case]:
+    """Tokens, reason and usage of an answer against what they must be."""
+    usage = answer.usage
+    assert usage is not None
+    return [
+        {"what": f"{what}: output", "expected": list(output), "actual": list(answer.output)},
+        {"what": f"{what}: reasons", "expected": [reason], "actual": [str(r) for r in answer.reasons]},
+        {
+            "what": f"{what}: usage (prompt, completion)",
+            "expected": [len(answer.request.prompt), len(output)],
+            "actual": [usage.prompt_tokens, usage.completion_tokens],
+        },
+    ]
+
+
+def known_drafts(first: int, known: Sequence[int], tail: str) -> Script:
+    """A drafter that knows the output, all of it or all but the last draft of a round."""
+
+    def draft(context: ScriptContext) -> Proposal:
+        start = len(context.tokens) - first
+        tokens = list(known[start : start + context.max_draft])
+        if tail == "last draft wrong" and tokens:
+            tokens[-1] = next(token for token in (0, 1) if token != tokens[-1])
+        return Proposal.certain(tuple(tokens))
+
+    return draft
+
+
+@clause("FIN-1")
+def test_output_ends_with_the_first_stop_id(lab: Lab) -> Evidence:
+    lab.require_fields("stop_ids")
+    base = base_of(lab, "FIN-1", lab.effort.span)
+    known, cases = continuation(lab, base), []
+    for token in dict.fromkeys(known[: lab.effort.span]):
+        answer = serve(lab.decoder, [replace(base, stop_ids=(token,))])[0]
+        cases += compared(f"stop id {token}", answer, *ended(lab, known, (token,), base.max_tokens))
+    two = tuple(sorted(set(known[2:4])))
+    answer = serve(lab.decoder, [replace(base, stop_ids=two)])[0]
+    cases += compared(f"stop ids {list(two)}", answer, *ended(lab, known, two, base.max_tokens))
+    if lab.honours("logit_bias", "ignore_eos") and lab.claims.limits.eos_ids:
+        cases += end_of_sequence(lab, replace(base, ignore_eos=False))
+    return Evidence("values", cases)
+
+
+def end_of_sequence(lab: Lab, base: Request) -> list[Case]:
+    """A bias that makes the end of sequence the best token somewhere: it must end the output there."""
+    eos = lab.claims.limits.eos_ids[0]
+    known = serve(lab.decoder, [replace(base, ignore_eos=True)])[0].output
+    rows = lab.judge.rows(base, known)
+    gaps = [float(row.max() - row[eos]) for row in rows]
+    place = min(range(len(gaps)), key=lambda i: (gaps[i], i))
+    if gaps[place] <= 0:
+        return []
+    earlier = min((gap for gap in gaps[:place]), default=gaps[place] + 2.0)
+    biased = replace(base, sampling=replace(base.sampling, logit_bias=((eos, (gaps[place] + earlier) / 2),)))
+    answer = serve(lab.decoder, [biased])[0]
+    return compared(f"end of sequence at token {place}", answer, [*known[:place], eos], str(FinishReason.STOP))
+
+
+@clause("FIN-2")
+def test_a_stop_id_ends_the_output_at_every_place_of_a_span(lab: Lab) -> Evidence:
+    lab.require_fields("stop_ids")
+    longest = max(1, lab.longest)
+    base = base_of(lab, "FIN-2", 2 * longest + 3)
+    known, cases, inside, bonus = continuation(lab, base), list[Case](), 0, 0
+    for place in range(min(len(known), longest + 3)):
+        token = known[place]
+        output, reason = ended(lab, known, (token,), base.max_tokens)
+        last = len(output) - 1
+        inside += 1 <= last <= longest
+        bonus += last == longest + 1
+        for tail in ("all drafts right", "last draft wrong"):
+            with scripted(lab.decoder, known_drafts(len(base.prompt), known, tail)):
+                answer = serve(lab.decoder, [replace(base, stop_ids=(token,))])[0]
+            cases += compared(f"stop id {token} at token {last}, {tail}", answer, output, reason)
+    return Evidence("values", cases, [Guard("stop inside a span", inside), Guard("stop on the bonus token", bonus)])
+
+
+@clause("FIN-3")
+def test_the_token_budget_is_met_exactly(lab: Lab) -> Evidence:
+    k, cases = lab.longest, list[Case]()
+    base = base_of(lab, "FIN-3", k + 2)
+    known = continuation(lab, base)
+    scripts: list[tuple[str, Callable[[], Script] | None]] = [("configured drafter", None)]
+    if isinstance(lab.decoder, Scripted):
+        scripts.append(("perfect drafts", lambda: known_drafts(len(base.prompt), known, "all drafts right")))
+    for budget in sorted({1, 2, max(1, k), k + 1, k + 2}):
+        request = replace(base, max_tokens=budget)
+        for label, script in scripts:
+            if script is None:
+                answer = serve(lab.decoder, [request])[0]
+            else:
+                with scripted(lab.decoder, script()):
+                    answer = serve(lab.decoder, [request])[0]
+            cases += compared(f"max_tokens {budget}, {label}", answer, *ended(lab, known, (), budget))
+    return Evidence("values", cases)
+
+
+@clause("FIN-4")
+def test_exactly_one_final_event_and_silence_after_it(lab: Lab) -> Evidence:
+    decoder, cases = lab.decoder, list[Case]()
+    for place, answer in enumerate(serve(decoder, greedy_requests(lab, "FIN-4", 3, lab.effort.span))):
+        seen = [answer.finals, answer.late, sum(len(ids) for ids in answer.samples)]
+        usage = answer.usage.completion_tokens if answer.usage is not None else -1
+        what = f"request {place}: final events, tokens after the first of them, tokens charged for"
+        cases.append({"what": what, "expected": [1, 0, usage], "actual": seen})
+    for steps in range(3):
+        cases += cancelled(lab, base_of(lab, "FIN-4/cancel", lab.effort.tokens), steps)
+    return Evidence("values", cases)
+
+
+def cancelled(lab: Lab, request: Request, steps: int) -> list[Case]:
+    """Cancel after some steps and listen; nothing to say where the request has ended by then."""
+    decoder = lab.decoder
+    request_id = guarded("submit", lambda: decoder.submit(request))
+    tokens, finals = 0, list[Finished | Refused]()
+    for step in range(steps + 6):
+        if step == steps:
+            if finals:
+                return []
+            try:
+                guarded("cancel", lambda: decoder.cancel(request_id))
+            except DecoderError as error:
+                what = f"cancel after {steps} steps"
+                return [{"what": what, "expected": "cancelled", "actual": str(error)}]
+        for event in guarded("step", decoder.step):
+            if event.request_id != request_id:
+                continue
+            if isinstance(event, Tokens):
+                tokens += len(event.ids) if not finals else 10**6
+            else:
+                finals.append(event)
+    reasons = [str(r) for final in finals if isinstance(final, Finished) for r in final.reasons]
+    charged = [final.usage.completion_tokens for final in finals if isinstance(final, Finished)]
+    what = f"cancel after {steps} steps: reasons of all final events, tokens charged for"
+    return [{"what": what, "expected": [[str(FinishReason.CANCELLED)], [tokens]], "actual": [reasons, charged]}]
+
+
+@clause("FIN-5")
+def test_a_stop_string_ends_the_output_with_the_token_that_completes_it(lab: Lab) -> Evidence:
+    lab.require_fields("stop_strings")
+    text = lab.text
+    if text is None:
+        raise NotOffered("there is no tokenizer beside the target")
+    base = base_of(lab, "FIN-5", lab.effort.span)
+    known, cases = list(continuation(lab, base)), list[Case]()
+    known = known[: base.max_tokens]
+    for width in (1, 2, 3):
+        for start in range(1, len(known) - width, max(1, len(known) // 4)):
+            stop = text.decode(known[start : start + width])
+            if not stop or "\ufffd" in stop:
+                continue
+            ends = next((i + 1 for i in range(len(known)) if stop in text.decode(known[: i + 1])), None)
+            output, reason = (known, FinishReason.LENGTH) if ends is None else (known[:ends], FinishReason.STOP)
+            answer = serve(lab.decoder, [replace(base, stop_strings=(stop,))])[0]
+            cases += compared(f"stop string {stop!r}", answer, output, str(reason))
+    return Evidence("values", cases)

@@ -1,0 +1,258 @@
+"""LAW: sampled output has the target's law, decided exactly wherever the decoder lets a tape in."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from specqual.conformance.chapter import clause
+from specqual.conformance.draws import PARAMETERS, case_of, counted, slack_of
+from specqual.conformance.drive import NotOffered, guarded, serve
+from specqual.conformance.evidence import Case, Evidence, Guard
+from specqual.conformance.generators import prompt
+from specqual.conformance.judge import Judge
+from specqual.conformance.lab import ALPHA, Lab, scripted, taped
+from specqual.conformance.scripts import SHAPES, sampled
+from specqual.conformance.tapes import Cells, Edges
+from specqual.conformance.verdicts import Profile
+from specqual.contract import Decoder, Key, Proposal, Purpose, Request, Rule, Sampling, ScriptContext, Taped, Tokens
+from specqual.reference.law import law, residual, stream_law, target_law
+from specqual.reference.rng import Counter
+from specqual.reference.tape import Recorded
+
+from specqual import fixtures, reference
+
+FEW = 3  # drafts of one scripted round: enough for a rejection in the middle, few enough to enumerate
+
+
+def sampled_requests(lab: Lab, clause_id: str, tokens: int) -> list[Request]:
+    """One request for each set of sampling parameters that the decoder honours, each with a seed of its own."""
+    chance, found = lab.random(clause_id), []
+    for parameters in PARAMETERS:
+        if lab.honours(*parameters):
+            seed = chance.randrange(2**32)
+            ids = prompt(lab, chance, 4 + len(found))
+            found.append(Request(prompt=ids, max_tokens=tokens, sampling=Sampling(**parameters), seed=seed))
+    return found
+
+
+def rule_of(lab: Lab) -> Rule:
+    """The claimed rule, if the judge can follow it number by number."""
+    rule = lab.sampled_rule
+    if rule is Rule.BLOCK:
+        raise NotOffered("block verification: its coins are not keyed per token in the contract")
+    return rule
+
+
+@clause("LAW-1")
+def test_the_judges_rules_reproduce_the_target_over_fractions(lab: Lab) -> Evidence:
+    chance, cases = lab.random("LAW-1"), []
+    laws = [law(2, 1, 1), law(1, 2, 1), law(0, 1, 1), law(1, 0, 0), law(1, 1, 1), law(0, 1, 0), law(5, 2, 1)]
+    laws += [law(*weights) for _ in range(4) if sum(weights := [chance.randrange(4) for _ in range(3)])]
+
+    def exactly(found: dict[tuple[int, ...], Fraction]) -> list[list[object]]:
+        return [[list(tokens), str(mass)] for tokens, mass in sorted(found.items())]
+
+    for rule in (Rule.NONE, Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH, Rule.BLOCK):
+        for number in range(4):
+            table = [chance.choice(laws) for _ in range(8)]
+            drafter = [chance.choice(laws) for _ in range(8)]
+
+            def p(prefix: tuple[int, ...], table: list[np.ndarray] = table) -> np.ndarray:
+                return table[(sum(prefix) + 2 * len(prefix)) % len(table)]
+
+            def q(prefix: tuple[int, ...], drafter: list[np.ndarray] = drafter) -> np.ndarray:
+                return drafter[(sum(prefix) + 3 * len(prefix)) % len(drafter)]
+
+            found = exactly(stream_law(p, q, 0 if rule is Rule.NONE else 2, rule, tokens=3))
+            what = f"{rule}, laws {number}: joint law of three tokens"
+            cases.append({"what": what, "expected": exactly(target_law(p, 3)), "actual": found})
+    return Evidence("values", cases)
+
+
+@clause("LAW-2")
+def test_every_sampled_decision_follows_from_its_number(lab: Lab) -> Evidence:
+    rule, cases = rule_of(lab), []
+    for request in sampled_requests(lab, "LAW-2", lab.effort.tokens // 2):
+        recorded = Recorded(Counter())
+        with taped(lab.decoder, recorded):
+            answer = serve(lab.decoder, [request])[0]
+        numbers = dict(recorded.asked)
+        cases.append(case_of(lab, answer, numbers.get, label=f"{rule}, {request.sampling}"))
+    guards = [Guard("numbers drawn", sum(len(case["decisions"]) for case in cases))]
+    if rule in (Rule.RATIO, Rule.ONE_HOT):
+        guards = [Guard("acceptances", counted(cases, "accept", True)), Guard("rejections", counted(cases, "residual"))]
+    return Evidence("draws", cases, guards)
+
+
+@clause("LAW-3")
+def test_decisions_at_the_edge_of_scripted_drafts_are_right(lab: Lab) -> Evidence:
+    rule, decoder, cases = rule_of(lab), lab.decoder, []
+    chance = lab.random("LAW-3")
+    requests = sampled_requests(lab, "LAW-3", lab.effort.span)
+    for number, shape in enumerate(SHAPES):
+        request = requests[number % len(requests)]
+        edges = Edges(rule, chance, 4 * slack_of(lab))
+        drafter = sampled(lambda ids, r=request: lab.judge.law(r, ids[len(r.prompt) :]), shape, chance)
+
+        def script(context: ScriptContext, r: Request = request, e: Edges = edges, d: object = drafter) -> Proposal:
+            proposal = d(replace(context, max_draft=min(FEW, context.max_draft)))
+            output = context.tokens[len(r.prompt) :]
+            laws = [lab.judge.law(r, (*output, *proposal.tokens[:i])) for i in range(len(proposal.tokens) + 1)]
+            e.offer(len(context.tokens), proposal, laws)
+            return proposal
+
+        with taped(decoder, edges), scripted(decoder, script):
+            answer = serve(decoder, [request])[0]
+        label = f"{rule}, drafts {shape}, {request.sampling}"
+        cases.append(case_of(lab, answer, edges.given.get, label=label, scripted=True))
+    guards = [Guard("bonus tokens", counted(cases, "bonus"))]
+    if rule in (Rule.RATIO, Rule.ONE_HOT):
+        guards += [
+            Guard("acceptances", counted(cases, "accept", True)),
+            Guard("rejections", counted(cases, "residual")),
+        ]
+    return Evidence("draws", cases, guards)
+
+
+@clause("LAW-4")
+def test_sampled_output_equals_the_references_on_the_same_tape(lab: Lab) -> Evidence:
+    rule_of(lab)
+    twin = guarded("the reference", lambda: reference.make(replace(lab.run.setup, dtype="float64", options={})), 600.0)
+    if twin.claims.method != lab.claims.method or twin.claims.limits.max_draft != lab.longest:
+        raise NotOffered("the reference decoder has no drafter like this one, so its drafts would differ")
+    cases: list[Case] = []
+    for request in sampled_requests(lab, "LAW-4", lab.effort.span):
+        outputs = []
+        for decoder in (twin, lab.decoder):
+            with taped(decoder, Counter()):
+                outputs.append([list(ids) for ids in serve(decoder, [request])[0].samples])
+        cases.append({"what": f"seed {request.seed}, {request.sampling}", "expected": outputs[0], "actual": outputs[1]})
+    return Evidence("values", cases)
+
+
+# -- LAW-5: a target of four tokens whose laws, like every law that a rule derives from them, have few denominators ----
+
+LAWS = {"": "1/2 1/4 1/4 0", "0": "1/4 1/4 1/2 0", "1": "1/2 0 1/4 1/4", "2": "1/4 1/2 1/4 0", "3": "1 0 0 0"}
+DRAFTERS = {
+    "far": {"": "1/4 1/2 1/4 0", "0": "1/2 1/4 0 1/4", "1": "1/4 1/4 1/2 0", "2": "1/2 1/4 1/4 0"},
+    "narrow": {"": "0 1/2 1/2 0", "0": "0 0 1/2 1/2", "1": "0 1/2 1/2 0"},
+    "equal": LAWS,
+}
+
+
+def table_law(table: dict[str, str], last: int) -> list[Fraction]:
+    return [Fraction(number) for number in table.get(str(last), table[""]).split()]
+
+
+def cuts_of(q: dict[str, str]) -> dict[Purpose, list[Fraction]]:
+    """Edges of every decision that may occur: ratios for acceptance, cumulative sums for everything drawn."""
+    inside = lambda values: [v for v in values if 0 < v < 1]  # noqa: E731
+    ratios: list[Fraction] = []
+    sums: list[Fraction] = []
+    for last in range(4):
+        p, draft = np.array(table_law(LAWS, last), object), np.array(table_law(q, last), object)
+        ratios += [a / b for a, b in zip(p, draft, strict=True) if b]
+        points = [np.array([Fraction(token == i) for i in range(4)], object) for token in range(4)]
+        for drawn in (p, residual(p, draft), *(residual(p, point) for point in points)):
+            sums += list(np.cumsum(drawn))
+        ratios += list(p)  # the one-hot rule
+    return {Purpose.ACCEPT: inside(ratios), Purpose.RESIDUAL: inside(sums), Purpose.BONUS: inside(sums)}
+
+
+def path_law(decoder: Decoder, request: Request, q: dict[str, str], tokens: int) -> dict[tuple[int, ...], Fraction]:
+    """The exact law of the first tokens behind the prompt's certain one, over every path of the real code."""
+    cuts, start = cuts_of(q), len(request.prompt)
+
+    def edges(key: Key) -> list[Fraction]:
+        return [] if key.position == start else cuts.get(key.purpose, [])  # the token behind the prompt is certain
+
+    cells, total = Cells(edges), dict[tuple[int, ...], Fraction]()
+
+    def script(context: ScriptContext) -> Proposal:
+        if context.round_index > 1:  # one drafted round decides; behind a rejection the next round drafts nothing
+            return Proposal.certain(())
+        return cells.drafts(lambda ids: table_law(q, ids[-1]), context.tokens, min(2, context.max_draft))
+
+    with taped(decoder, cells), scripted(decoder, script):
+        while True:
+            output: list[int] = []
+            request_id = guarded("submit", lambda: decoder.submit(request))
+            while len(output) < tokens:
+                for event in guarded("step", decoder.step):
+                    if isinstance(event, Tokens) and event.request_id == request_id:
+                        output += event.ids
+            guarded("cancel", lambda: decoder.cancel(request_id))
+            key = tuple(output[:tokens])
+            total[key] = total.get(key, Fraction(0)) + cells.weight
+            if not cells.advance():
+                return total
+
+
+@clause("LAW-5")
+def test_the_whole_transaction_has_the_targets_law_exactly(lab: Lab) -> Evidence:
+    rule, cases = rule_of(lab), []
+    with TemporaryDirectory() as folder:
+        config = {"model_type": "specqual_table", "vocab_size": 4, "context": 1}
+        laws = {suffix: numbers.split() for suffix, numbers in LAWS.items()}
+        (Path(folder) / "config.json").write_text(json.dumps(config | {"laws": laws}))
+        decoder = lab.tiny(target=Path(folder), draft=None, draft_length=2, dtype=None)
+        lab.require("Scripted", "Taped", decoder=decoder)
+        request = Request(prompt=(3,), max_tokens=8, sampling=Sampling(temperature=1.0))
+        for name, q in DRAFTERS.items():
+            joint = path_law(decoder, request, q, 3)
+            right = target_law(lambda prefix: np.array(table_law(LAWS, prefix[-1] if prefix else 3), object), 3)
+            expected, actual = (
+                [[list(tokens), str(mass)] for tokens, mass in sorted(found.items())] for found in (right, joint)
+            )
+            cases.append(
+                {"what": f"{rule}, q {name}: joint law of three tokens", "expected": expected, "actual": actual}
+            )
+    return Evidence("values", cases)
+
+
+@clause("LAW-6")
+def test_the_joint_law_of_sampled_tokens_is_the_targets(lab: Lab) -> Evidence:
+    lab.sampled_rule  # noqa: B018 - raises where no law is claimed
+    if isinstance(lab.decoder, Taped) and lab.run.profile is not Profile.CERTIFY:
+        raise NotOffered("decided exactly by LAW-2 to LAW-5; statistics are for decoders without a tape")
+    decoder, judge = lab.decoder, lab.judge
+    if lab.claims.limits.vocab_size > 256:
+        draft = fixtures.path("nano/dense-dflash2") if lab.run.setup.draft is not None else None
+        decoder, judge = (
+            lab.tiny(target=fixtures.path("nano/dense"), draft=draft),
+            Judge.of(fixtures.path("nano/dense")),
+        )
+    chance, cases = lab.random("LAW-6"), []
+    vocab = decoder.claims.limits.vocab_size
+    ids = tuple(chance.choices(range(1, vocab - 1), k=6))
+    for parameters in ({"temperature": 1.0, "top_k": 2}, {"temperature": 1.0}):
+        if not set(parameters) <= decoder.claims.sampling:
+            continue
+        base = Request(prompt=ids, max_tokens=4, sampling=Sampling(**parameters))
+        cells, p = joint_cells(judge, base)
+        counts = [0] * (len(cells) + 1)
+        for _ in range(lab.effort.samples):
+            answer = serve(decoder, [replace(base, seed=chance.randrange(2**63))])[0]
+            counts[cells.get(answer.output[:3], len(cells))] += 1
+        label = f"first three tokens behind {list(ids)}, {base.sampling}"
+        cases.append({"label": label, "p": p, "counts": counts, "alpha": ALPHA, "wanted": lab.effort.wanted})
+    return Evidence("counts", cases)
+
+
+def joint_cells(judge: Judge, request: Request) -> tuple[dict[tuple[int, ...], int], list[float]]:
+    """Likely first three tokens and their exact probabilities; the last cell is everything else."""
+    likely: dict[tuple[int, ...], float] = {(): 1.0}
+    for width in (8, 4, 4):
+        longer: dict[tuple[int, ...], float] = {}
+        for prefix, mass in likely.items():
+            p = judge.law(request, prefix)
+            for token in np.argsort(-p, kind="stable")[:width].tolist():
+                if p[token] and token not in judge.target.eos_ids:
+                    longer[(*prefix, token)] = mass * float(p[token])
+        likely = longer
+    kept = sorted(likely, key=lambda tokens: (-likely[tokens], tokens))[:15]
+    p = [likely[tokens] for tokens in kept]
+    return {tokens: place for place, tokens in enumerate(kept)}, [*p, max(0.0, 1.0 - sum(p))]

@@ -1,0 +1,120 @@
+"""RNG: every random number decides once, and the seed contract is kept."""
+
+from dataclasses import replace
+from math import log
+
+from specqual.conformance.chapter import clause
+from specqual.conformance.drive import Answer, NotOffered, serve
+from specqual.conformance.evidence import Case, Evidence, Guard
+from specqual.conformance.generators import prompt
+from specqual.conformance.lab import Lab, taped
+from specqual.contract import Key, Request, Round, Rule, Sampling, SeedContract
+from specqual.reference.rng import Counter
+from specqual.reference.tape import Recorded, decisions
+
+SEEDS = 8
+CHANCE = 1e-6  # of equal outputs by chance, above which equality says nothing
+
+
+def sampled(lab: Lab, clause_id: str, count: int, **changes: object) -> list[Request]:
+    """Requests at temperature one with seeds of their own; the end of sequence is ignored where that is honoured."""
+    lab.sampled_rule  # noqa: B018 - raises where no law is claimed
+    chance = lab.random(clause_id)
+    if lab.honours("ignore_eos"):
+        changes["ignore_eos"] = True
+    base = Request(prompt=(0,), max_tokens=lab.effort.span, sampling=Sampling(temperature=1.0), **changes)
+    return [
+        replace(
+            base, prompt=prompt(lab, chance, 3 + 2 * i), seed=chance.randrange(2**32), max_tokens=base.max_tokens - i
+        )
+        for i in range(count)
+    ]
+
+
+def name(key: Key) -> str:
+    return f"{key.seed}/{key.sample}/{key.round_start}/{key.position}/{key.purpose}"
+
+
+def required(rule: Rule, r: Round, seed: int) -> list[Key]:
+    """The numbers that a round's committed tokens must have come from."""
+    end = r.start + 1 + len(r.committed)
+    return [key for key in decisions(rule, r, seed) if key.position < end]
+
+
+@clause("RNG-1")
+def test_no_number_decides_twice(lab: Lab) -> Evidence:
+    rule = lab.sampled_rule
+    if rule is Rule.BLOCK:
+        raise NotOffered("block verification: its coins are not keyed per token in the contract")
+    wanted = sampled(lab, "RNG-1", 3)
+    if lab.honours("n"):
+        wanted[0] = replace(wanted[0], n=2)
+    recorded = Recorded(Counter())
+    with taped(lab.decoder, recorded):
+        answers = serve(lab.decoder, wanted)
+    cases: list[Case] = []
+    known = {request.seed for request in wanted}
+    for answer in answers:
+        seed = answer.request.seed
+        due = [key for r in answer.rounds or () for key in required(rule, r, seed)]
+        read = [key for key in recorded.keys if key.seed == seed or (answer is answers[0] and key.seed not in known)]
+        cases.append(
+            {
+                "label": f"seed {seed}, n {answer.request.n}",
+                "read": [name(key) for key in read],
+                "required": [name(key) for key in due],
+                "repeatable": rule in (Rule.NONE, Rule.SAMPLER_MATCH),
+            }
+        )
+    return Evidence("ledger", cases, [Guard("numbers required", sum(len(case["required"]) for case in cases))])
+
+
+def outputs(answer: Answer) -> list[list[int]]:
+    return [list(ids) for ids in answer.samples]
+
+
+@clause("RNG-2")
+def test_the_same_seed_gives_the_same_output_among_any_neighbours(lab: Lab) -> Evidence:
+    if lab.claims.seed is SeedContract.NONE:
+        raise NotOffered("the decoder claims no seed contract")
+    lab.require_fields("seed")
+    wanted = sampled(lab, "RNG-2", 3)
+    alone = [outputs(serve(lab.decoder, [request])[0]) for request in wanted]
+    cases: list[Case] = []
+    for what, requests in (("among neighbours", wanted), ("in reverse order", wanted[::-1])):
+        found = {answer.request: outputs(answer) for answer in serve(lab.decoder, requests)}
+        cases += [
+            {"what": f"seed {r.seed} {what}", "expected": expected, "actual": found[r]}
+            for r, expected in zip(wanted, alone, strict=True)
+        ]
+    again = outputs(serve(lab.decoder, wanted[:1])[0])
+    cases.append({"what": f"seed {wanted[0].seed} once more", "expected": alone[0], "actual": again})
+    return Evidence("values", cases)
+
+
+def chance_of(lab: Lab, request: Request, output: tuple[int, ...], repeats: int) -> float:
+    """Log-probability that this many further outputs all equal the given one."""
+    laws = [lab.judge.law(request, output[:place]) for place in range(len(output))]
+    return repeats * sum(log(max(float(p[token]), 1e-300)) for p, token in zip(laws, output, strict=True))
+
+
+@clause("RNG-3")
+def test_seeds_and_samples_are_different_streams(lab: Lab) -> Evidence:
+    lab.require_fields("seed")
+    base = sampled(lab, "RNG-3", 1)[0]
+    answers = [serve(lab.decoder, [replace(base, seed=base.seed + i)])[0].output for i in range(SEEDS)]
+    cases: list[Case] = [
+        {"what": f"{SEEDS} seeds give other outputs", "expected": True, "actual": len(set(answers)) > 1}
+    ]
+    fair = len(set(answers)) > 1 or chance_of(lab, base, answers[0], SEEDS - 1) < log(CHANCE)
+    if lab.honours("n"):
+        samples = serve(lab.decoder, [replace(base, n=4)])[0].samples
+        different = len(set(samples)) > 1
+        fair &= different or chance_of(lab, base, samples[0], 3) < log(CHANCE)
+        cases.append({"what": "4 samples of one request differ", "expected": True, "actual": different})
+        if lab.claims.seed is not SeedContract.NONE:
+            what = "sample 0 of n = 4 equals that of n = 1"
+            cases.append({"what": what, "expected": list(answers[0]), "actual": list(samples[0])})
+    if not fair:
+        raise NotOffered("the target is so certain here that equal outputs are no surprise")
+    return Evidence("values", cases)
