@@ -13,7 +13,7 @@ from .draft import DraftConfig, parse_draft
 from .errors import CheckpointError
 from .keys import read_json
 from .quantisation import Quantisation, parse_quantisation
-from .schema import DRAFT_ALIASES, Schema, draft_schema, target_schema
+from .schema import DRAFT_ALIASES, Schema, draft_schema, target_aliases, target_schema
 
 C = TypeVar("C", TargetConfig, DraftConfig)
 
@@ -128,7 +128,7 @@ def open_target(directory: Path | str, *, prefix: str = "") -> Checkpoint[Target
     stored = _stored(directory, prefix)
     left_out = tuple(name for name in stored if name.startswith(LEFT_OUT))
     kept = {name: tensor for name, tensor in stored.items() if name not in set(left_out)}
-    tensors = account(kept, target_schema(config, quantisation), {})
+    tensors = account(kept, target_schema(config, quantisation), target_aliases(config))
     return Checkpoint(directory, config, quantisation, tensors, left_out)
 
 

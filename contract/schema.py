@@ -156,3 +156,12 @@ DRAFT_ALIASES = {
     f"candidate_selector.{book}.weight": f"candidate_selector.{book}"
     for book in ("predecessor_codebook", "successor_codebook")
 }
+
+
+def target_aliases(config: TargetConfig) -> dict[str, str]:
+    """Names under which other writers store FP8 KV scales, one per attention layer and side."""
+    return {
+        f"{config.prefix}layers.{i}.self_attn.{side}_scale": f"{config.prefix}layers.{i}.self_attn.{side}_proj.{side}_scale"
+        for i in range(config.layers)
+        for side in ("k", "v")
+    }

@@ -230,3 +230,11 @@ def test_the_per_module_format_comes_from_the_file() -> None:
     assert quantisation.format_of("model.layers.0.mlp.up_proj") is Format.NVFP4_PACKED
     with pytest.raises(CheckpointError, match="quant_method: must be"):
         parse_quantisation({"quantization_config": {"quant_method": "gguf"}}, None)
+
+
+def test_kv_scales_are_found_under_either_of_their_names(target: Path) -> None:
+    config = {**HYBRID, "quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["*"]}}
+    config["quantization_config"]["kv_cache_scheme"] = {"num_bits": 8}
+    (target / "config.json").write_text(json.dumps(config))
+    rewrite(target, lambda tensors: tensors.update({"model.layers.1.self_attn.k_scale": torch.tensor(0.5)}))
+    assert open_target(target).read("model.layers.1.self_attn.k_proj.k_scale").item() == 0.5
