@@ -161,7 +161,7 @@ DRAFT_ALIASES = {
 def target_aliases(config: TargetConfig) -> dict[str, str]:
     """Names under which other writers store FP8 KV scales, one per attention layer and side."""
     return {
-        f"{config.prefix}layers.{i}.self_attn.{side}_scale": f"{config.prefix}layers.{i}.self_attn.{side}_proj.{side}_scale"
-        for i in range(config.layers)
+        f"{layer}.{side}_scale": f"{layer}.{side}_proj.{side}_scale"
+        for layer in (f"{config.prefix}layers.{i}.self_attn" for i in range(config.layers))
         for side in ("k", "v")
     }
