@@ -66,8 +66,8 @@ class TargetConfig:
 INERT = frozenset(
     """
     architectures transformers_version dtype torch_dtype initializer_range use_cache attention_dropout pretraining_tp
-    bos_token_id pad_token_id max_window_layers _name_or_path quantization_config mamba_ssm_dtype mtp_num_hidden_layers
-    mtp_use_dedicated_embeddings
+    bos_token_id pad_token_id unk_token_id max_window_layers _name_or_path _model_name_or_path quantization_config
+    mamba_ssm_dtype mtp_num_hidden_layers mtp_use_dedicated_embeddings
     """.split()
 )
 INERT_MULTIMODAL = frozenset(
