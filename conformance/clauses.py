@@ -41,7 +41,7 @@ _ROWS: tuple[tuple[str, Level, str, str, str, str], ...] = (
         _M,
         "Given a drafter, the decoder speculates: drafts are proposed and go through verification.",
         "Traced",
-        "counted from the rounds of greedy and sampled requests; none at all is INCONCLUSIVE and makes the run not live",
+        "counted from the rounds of greedy and sampled requests; none at all is INCONCLUSIVE, and the run not live",
         "vacuous passes of published gates",
     ),
     (
@@ -73,7 +73,7 @@ _ROWS: tuple[tuple[str, Level, str, str, str, str], ...] = (
         _M,
         "Greedy output with speculation equals greedy output without it.",
         "",
-        "a second decoder without drafter; bitwise where claimed, else every difference must be a tie within the envelope",
+        "a second decoder without drafter; bitwise where claimed, else each difference must be a tie in the envelope",
         "K01 K13 K19 K31",
     ),
     (
@@ -146,7 +146,7 @@ _ROWS: tuple[tuple[str, Level, str, str, str, str], ...] = (
         _M,
         "The law of the whole transaction is the target's: joint law of the next tokens, exactly.",
         "Scripted Taped",
-        "every path of the real code over cells of its random numbers on a target with rational laws, summed as Fraction",
+        "every path of the real code over cells of its numbers, on a target with rational laws, summed as Fraction",
         "K02 K03 K04 K05; draft lengths that look at the drafted token",
     ),
     (
@@ -154,8 +154,8 @@ _ROWS: tuple[tuple[str, Level, str, str, str, str], ...] = (
         _M,
         "The joint law of the first three sampled tokens is the target's.",
         "",
-        "fixed number of samples on a tiny target; finite-sample bounds on total variation and on each cell; for decoders "
-        "without a tape",
+        "fixed number of samples on a tiny target; finite-sample bounds on total variation and on each cell; for "
+        "decoders without a tape",
         "K02 K03 K04 K05",
     ),
     (
@@ -185,7 +185,7 @@ _ROWS: tuple[tuple[str, Level, str, str, str, str], ...] = (
     (
         "FIN-1",
         _M,
-        "Output ends with the first end-of-sequence or stop id, wherever it falls in a span, and holds nothing behind it.",
+        "Output ends with the first end-of-sequence or stop id, wherever it falls in a span; nothing stands behind it.",
         "",
         "each token of a known greedy output made a stop id in turn; reason, usage and tokens exact",
         "K10 K12",
@@ -235,7 +235,7 @@ _ROWS: tuple[tuple[str, Level, str, str, str, str], ...] = (
         _M,
         "Every tensor of the drafter is used or refused: deleted, renamed, misshapen, retyped, permuted.",
         "Traced Inspectable",
-        "changed copies of the checkpoint; a permuted tensor must change proposals, any other change must be refused by name",
+        "changed copies of the checkpoint; a permuted tensor must change proposals, all else must be refused by name",
         "K23",
     ),
     (

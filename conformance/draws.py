@@ -4,6 +4,7 @@ from collections.abc import Callable
 from math import expm1
 from typing import Any
 
+import numpy as np
 from specqual.contract import Key, Purpose, Request, Round, Rule
 from specqual.reference.verify import dense, judged, residual
 
@@ -32,7 +33,7 @@ def decisions(lab: Lab, request: Request, rounds: list[Round], number: Number, *
     """Every decision of one sample's rounds; p from the reference, q from the trace, u by key."""
     found: list[Case] = []
     output: list[int] = []
-    rule = lab.claims.rule
+    rule, slack = lab.claims.rule, slack_of(lab)
     for r in rounds:
         first = r.start + 1
 
@@ -67,7 +68,9 @@ def decisions(lab: Lab, request: Request, rounds: list[Round], number: Number, *
                 found.append(place | {"accepted": not rejected})
                 if rejected:
                     u = number(key(Purpose.RESIDUAL, slot))
-                    found.append(drawn(Purpose.RESIDUAL, slot, token, residual(p, law), u))
+                    mass = max(float(np.maximum(p - law, 0).sum()), 1e-300)  # what is left over, and how rounding grows
+                    case = drawn(Purpose.RESIDUAL, slot, token, residual(p, law), u)
+                    found.append(case | {"slack": min(1.0, slack / mass)})
             else:
                 found.append(drawn(Purpose.BONUS, slot, token, p, number(key(Purpose.BONUS, slot))))
         output += r.committed

@@ -51,7 +51,8 @@ def main(argv=None):
 if __name__ == "__main__":
     main()
 '''
-LENGTHS = (1, 2, 3, 5, 9, 17, 33)  # around one, and enough to pass a short window
+LENGTHS = (17, 1, 33, 2, 9, 3, 5)
+FARTHEST = 160  # tokens of the longest sliding window that prompts are made to pass
 
 
 def usable(lab: "Lab") -> list[int]:
@@ -72,11 +73,15 @@ def prompt(lab: "Lab", chance: Random, length: int) -> tuple[int, ...]:
 
 
 def greedy_requests(lab: "Lab", clause: str, count: int, tokens: int) -> list[Request]:
-    """Greedy requests with prompts of many lengths, the longest first so that few of them still see the most."""
+    """Greedy requests of many prompt lengths, one beyond the sliding window first; they run on past the end of sequence
+    where that can be asked for."""
     chance = lab.random(clause)
-    room = lab.claims.limits.max_context - tokens - 1
-    lengths = [min(LENGTHS[-1 - i % len(LENGTHS)], max(1, room)) for i in range(count)]
-    return [Request(prompt=prompt(lab, chance, length), max_tokens=tokens) for length in lengths]
+    room = max(1, lab.claims.limits.max_context - tokens - 1)
+    beyond = [lab.window + 5] if lab.window is not None and lab.window <= FARTHEST else []
+    lengths = [*beyond, *(LENGTHS * count)][:count]
+    on = lab.honours("ignore_eos")
+    prompts = [prompt(lab, chance, min(length, room)) for length in lengths]
+    return [Request(prompt=ids, max_tokens=tokens, ignore_eos=on) for ids in prompts]
 
 
 @st.composite

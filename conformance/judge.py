@@ -24,7 +24,7 @@ def log_softmax(logits: Law) -> Law:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One output under its own prefixes, one entry per token; nats. `logprob` is None for an id outside the vocabulary."""
+    """One output under its own prefixes, one entry per token; nats. `logprob` is None outside the vocabulary."""
 
     argmax: tuple[int, ...]
     best: tuple[float, ...]

@@ -10,6 +10,10 @@ from typing import Any
 
 import specqual.contract as contract
 from specqual.contract import Claims, Decoder, Make, Rule, Script, Setup, Tape
+from specqual.contract.config import parse_target
+from specqual.contract.draft import parse_draft
+from specqual.contract.errors import CheckpointError
+from specqual.contract.keys import read_json
 from specqual.reference.text import Text, load_text
 
 from .drive import DecoderError, NotOffered, guarded
@@ -171,8 +175,19 @@ class Lab:
     def text(self) -> Text | None:
         return load_text(Path(self.run.setup.target))
 
+    @cached_property
+    def window(self) -> int | None:
+        """The longest sliding window of target and drafter, or None where there is none."""
+        found = []
+        for directory, parse in ((self.run.setup.target, parse_target), (self.run.setup.draft, parse_draft)):
+            try:
+                found.append(parse(read_json(directory / "config.json")).window if directory is not None else None)
+            except CheckpointError:
+                continue  # a table, or a checkpoint that only the decoder knows
+        return max((window for window in found if window is not None), default=None)
+
     def envelope(self, decoder: Decoder | None = None) -> float:
-        """Regret in nats that rounding may cause: the claim's, or measured for the claimed dtype where none is stated."""
+        """Regret in nats that rounding may cause: as claimed, or measured for the claimed dtype if none is stated."""
         claims = (decoder or self.decoder).claims
         if claims.greedy.bitwise or claims.greedy.envelope > 0:
             return claims.greedy.envelope

@@ -42,7 +42,7 @@ def _greedy(case: Mapping[str, Any], place: int | None) -> list[str]:
         lines += [f"Reference  after these {prefix} tokens: {top}"]
     if token != argmax and case["logprob"][place] is not None and regret > case["envelope"]:
         lines += [
-            f"Therefore  every token before is as emitted, so the target was asked for the token after this very prefix; "
+            f"Therefore  all tokens before are as emitted, so the target was asked what follows this very prefix; "
             f"rounding moves it by at most {case['envelope']:.3g} nats, so no rounding yields {token}."
         ]
     return lines

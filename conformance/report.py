@@ -1,8 +1,8 @@
 """The report of a run: JSON lines under a hash chain, from which the page, the JUnit file and `verify` derive.
 
-Line 1 is the header, the last one the footer; a file without footer is a truncated report. Each line carries the SHA-256
-of the line before it and of itself, which shows accidents and careless edits, not a forger: a verdict is believed because
-it follows from the evidence beside it.
+Line 1 is the header, the last one the footer; a file without footer is a truncated report. Each line carries the
+SHA-256 of the line before it and of itself, which shows accidents and careless edits, not a forger: a verdict is
+believed because it follows from the evidence beside it.
 """
 
 import hashlib

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Drafts by letter, one word per round, over and over: R right, W wrong, A any, E end of sequence, M mask, X illegal.
+    """Drafts by letter, one word per round, over and over.
+
+    R right, W wrong, A any token, E end of sequence, M the mask id, X an id outside the vocabulary.
 
     "Right" is the decoder's own greedy continuation; whether it is the target's is not decided here.
     """

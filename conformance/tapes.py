@@ -1,8 +1,9 @@
-"""Tapes that look for trouble: one that asks at the edge of every decision, one that visits every cell of all of them."""
+"""Tapes that look for trouble: one at the edge of every decision, one that visits every cell of all of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from random import Random
 
 import numpy as np
@@ -10,7 +11,7 @@ from specqual.contract import CompactLaw, Key, Proposal, Purpose, Rule
 from specqual.reference.sampling import Law
 from specqual.reference.verify import dense, judged, residual
 
-Below = 1.0 - 2.0**-53  # the largest number a tape may give
+BELOW_ONE = 1.0 - 2.0**-53  # the largest number a tape may give
 
 
 def interval(law: Law, token: int) -> tuple[float, float]:
@@ -44,7 +45,7 @@ class Edges:
 
     def uniform(self, key: Key) -> float:
         if key not in self.given:
-            self.given[key] = min(max(self._edge(key), 0.0), Below)
+            self.given[key] = min(max(self._edge(key), 0.0), BELOW_ONE)
         return self.given[key]
 
     def _edge(self, key: Key) -> float:
@@ -62,7 +63,7 @@ class Edges:
 
 @dataclass
 class Cells:
-    """Every path through all decisions: a tape and a source of scripted drafts that count through cells like an odometer.
+    """Every path through all decisions: a tape and a source of drafts that count through cells like an odometer.
 
     `cuts(key)` are the edges in (0, 1) between which a decision cannot change; the middle of each cell stands for it.
     `weight` is the probability of the present path.
@@ -86,7 +87,7 @@ class Cells:
     def uniform(self, key: Key) -> float:
         if key not in self._seen:
             edges = [Fraction(0), *sorted(set(self.cuts(key))), Fraction(1)]
-            cell = self.choose([high - low for low, high in zip(edges, edges[1:], strict=False)])
+            cell = self.choose([high - low for low, high in pairwise(edges)])
             self._seen[key] = float((edges[cell] + edges[cell + 1]) / 2)
         return self._seen[key]
 

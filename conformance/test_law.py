@@ -184,7 +184,7 @@ def path_law(decoder: Decoder, request: Request, q: dict[str, str], tokens: int)
                 for event in guarded("step", decoder.step):
                     if isinstance(event, Tokens) and event.request_id == request_id:
                         output += event.ids
-            guarded("cancel", lambda: decoder.cancel(request_id))
+            guarded("cancel", lambda i=request_id: decoder.cancel(i))
             key = tuple(output[:tokens])
             total[key] = total.get(key, Fraction(0)) + cells.weight
             if not cells.advance():
