@@ -30,7 +30,7 @@ from ..contract import (
     Unsupported,
 )
 from ..contract.checkpoint import open_draft, open_target
-from .inprocess import ENVELOPES, InProcess, limits_of, load, precision, score, take_options
+from .inprocess import ENVELOPES, InProcess, draft_length, limits_of, load, precision, score, take_options
 
 HONOURED = frozenset("temperature top_k top_p seed n ignore_eos stop_ids".split())
 CLASSES = {Method.DFLASH: engine.DFlashDraftModel, Method.DFLASH2: engine.DFlash2DraftModel}
@@ -133,7 +133,7 @@ def make(setup: Setup) -> DFlashDecoder:
     drafter: Any = SimpleNamespace(block_size=1, mask_token_id=0, config=target.config)
     if setup.draft is not None:
         config = open_draft(setup.draft, checkpoint.config).config
-        method, drafts = config.method, setup.draft_length or config.draft_length
+        method, drafts = config.method, draft_length(setup, config.draft_length)
         if method not in CLASSES:
             raise Unsupported(f"dflash {version('dflash')} has no class for a {method} drafter")
         drafter = load(CLASSES[method], setup.draft, dtype)

@@ -127,6 +127,14 @@ def precision(setup: Setup) -> str:
     return name
 
 
+def draft_length(setup: Setup, default: int) -> int:
+    """K as the setup asks for it, else the default; ValueError if it is below one."""
+    length = default if setup.draft_length is None else setup.draft_length
+    if length < 1:
+        raise ValueError(f"draft_length: must be at least 1, got {length}")
+    return length
+
+
 def take_options(setup: Setup, known: Mapping[str, Any]) -> dict[str, Any]:
     """Options of the setup over their defaults, each turned into its default's type; ValueError names a wrong one."""
     for name in setup.options:

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
 from ..contract import Claims, Greedy, Method, Request, Rule, Scored, SeedContract, Setup, Unsupported
 from ..contract.checkpoint import open_target
-from .inprocess import ENVELOPES, InProcess, limits_of, load, precision, score, take_options
+from .inprocess import ENVELOPES, InProcess, draft_length, limits_of, load, precision, score, take_options
 
 HONOURED = frozenset("temperature top_k top_p min_p repetition_penalty seed n ignore_eos stop_ids".split())
 RULES = {Method.NONE: Rule.NONE, Method.NGRAM: Rule.SAMPLER_MATCH, Method.ASSISTED: Rule.RATIO}
@@ -69,9 +69,9 @@ def make(setup: Setup) -> TransformersDecoder:
     target.generation_config = GenerationConfig()  # the request decides everything
     method, drafts, assistant = Method.NONE, 0, None
     if options["prompt_lookup"]:
-        method, drafts = Method.NGRAM, setup.draft_length or options["prompt_lookup"]
+        method, drafts = Method.NGRAM, draft_length(setup, options["prompt_lookup"])
     elif setup.draft is not None:
-        method, drafts = Method.ASSISTED, setup.draft_length or DRAFTS
+        method, drafts = Method.ASSISTED, draft_length(setup, DRAFTS)
     if method is not Method.NONE:
         provoke_refusal(target)
     if method is Method.ASSISTED:
@@ -96,8 +96,9 @@ def make(setup: Setup) -> TransformersDecoder:
 
 def provoke_refusal(target: PreTrainedModel) -> None:
     """Ask the engine for one token with look-up, so that its own refusal of assisted generation comes now."""
+    prompt, config = torch.tensor([[1, 1]]), GenerationConfig(max_new_tokens=1, prompt_lookup_num_tokens=1)
     try:
-        target.generate(torch.tensor([[0, 0]]), max_new_tokens=1, prompt_lookup_num_tokens=1, pad_token_id=0)
+        target.generate(prompt, attention_mask=torch.ones_like(prompt), generation_config=config)
     except (ValueError, NotImplementedError) as error:
         raise Unsupported(str(error)) from error
 

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from ..fixtures import names
@@ -34,12 +35,9 @@ def run(args: argparse.Namespace) -> int:
 
         print(real.write(args.out, say=lambda line: print(line, file=sys.stderr)))
         return 0
-    if args.kind == "table":
-        from ..fixtures import table as builder
-    elif args.kind == "nano":
-        from ..fixtures import nano as builder  # type: ignore[no-redef]
-    else:
-        from ..fixtures import geometry as builder  # type: ignore[no-redef]
-    builder.build(args.out)
+    try:
+        import_module(f"specqual.fixtures.{args.kind}").build(args.out)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{error.name} is not installed; run: pip install 'specqual[engines]'") from None
     print(args.out)
     return 0
