@@ -1,0 +1,25 @@
+"""Decoders that several test modules use, and one thread for all: tiny models gain nothing from more."""
+
+import pytest
+import torch
+from specqual.contract import Setup
+from specqual.reference import ReferenceDecoder, make
+
+from .decoding import DENSE, DFLASH2
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def plain() -> ReferenceDecoder:
+    return make(Setup(target=DENSE))
+
+
+@pytest.fixture
+def drafting() -> ReferenceDecoder:
+    return make(Setup(target=DENSE, draft=DFLASH2))
+
+
+@pytest.fixture
+def scripted() -> ReferenceDecoder:
+    return make(Setup(target=DENSE, draft_length=4))
