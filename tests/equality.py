@@ -1,7 +1,7 @@
 """The reference with a drafter, the reference without one, and Transformers' greedy output: equal, token for token.
 
-`python -m tests.equality --target fixtures/small/hybrid --draft fixtures/small/hybrid-dflash2 --prompts 200` prints one
-line per hundred prompts and a summary; the exit status is 1 if a token differs.
+`python -m tests.equality --target fixtures/small/hybrid --draft fixtures/small/hybrid-dflash2 --prompts 200` prints a
+summary; the exit status is 1 if a token differs. Without `--draft` the drafts are looked up in the prompt (`--ngram`).
 """
 
 import argparse
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 
 from specqual.contract import Decoder, Request, Setup, Tokens
 from specqual.reference import make
@@ -22,7 +23,8 @@ from specqual.reference import make
 @dataclass(frozen=True, slots=True)
 class Job:
     target: Path
-    draft: Path
+    draft: Path | None
+    ngram: int
     prompt: tuple[int, ...]
     max_tokens: int
 
@@ -52,18 +54,19 @@ def output(decoder: Decoder, request: Request) -> tuple[int, tuple[int, ...]]:
 
 
 @lru_cache(maxsize=2)
-def decoders(target: Path, draft: Path) -> tuple[Decoder, Any, Any]:
+def decoders(target: Path, draft: Path | None, ngram: int) -> tuple[Decoder, Any, Any]:
     from transformers import AutoModelForCausalLM
 
     torch.set_num_threads(1)
     model = AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32).eval()
-    return make(Setup(target=target)), make(Setup(target=target, draft=draft)), model
+    drafted = Setup(target=target, draft=draft) if draft else Setup(target=target, options={"ngram": ngram})
+    return make(Setup(target=target)), make(drafted), model
 
 
 @torch.inference_mode()
 def compare(job: Job) -> Outcome:
     """Greedy output of one prompt by all three; the end-of-sequence id is ignored so that lengths agree."""
-    off, on, model = decoders(job.target, job.draft)
+    off, on, model = decoders(job.target, job.draft, job.ngram)
     request = Request(prompt=job.prompt, max_tokens=job.max_tokens, ignore_eos=True)
     on_id, drafted = output(on, request)
     prompt = torch.tensor([job.prompt])
@@ -79,17 +82,39 @@ def compare(job: Job) -> Outcome:
     return Outcome(output(off, request)[1], drafted, tuple(theirs.tolist()), len(on.rounds(on_id)))
 
 
+def heldout(file: Path, length: int) -> list[tuple[int, ...]]:
+    """Prompts of one length from windows of held-out text: the first piece of every window, then the second ones."""
+    windows = [window for kind in json.loads(file.read_text())["windows"].values() for window in kind]
+    starts = range(0, max(map(len, windows)) - length + 1, length)
+    return [tuple(window[at : at + length]) for at in starts for window in windows if len(window) >= at + length]
+
+
+def written(file: Path, target: Path) -> list[tuple[int, ...]]:
+    """Prompts written one per line, as the target's own tokenizer sees them."""
+    tokenizer = Tokenizer.from_file(str(target / "tokenizer.json"))
+    lines = file.read_text().splitlines()
+    return [tuple(tokenizer.encode(line.replace("\\n", "\n"), add_special_tokens=False).ids) for line in lines]
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", type=Path, required=True)
-    parser.add_argument("--draft", type=Path, required=True)
+    parser.add_argument("--draft", type=Path)
+    parser.add_argument(
+        "--ngram", type=int, default=4, help="drafts looked up in the prompt, where there is no --draft"
+    )
     parser.add_argument("--prompts-file", type=Path, default=Path("fixtures/small/heldout.json"))
     parser.add_argument("--prompts", type=int, default=200)
+    parser.add_argument("--prompt-length", type=int, default=112)
     parser.add_argument("--max-tokens", type=int, default=32)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args(arguments)
-    prompts = json.loads(options.prompts_file.read_text())["prompts"][: options.prompts]
-    jobs = [Job(options.target, options.draft, tuple(entry["ids"]), options.max_tokens) for entry in prompts]
+    if options.prompts_file.suffix == ".json":
+        prompts = heldout(options.prompts_file, options.prompt_length)
+    else:
+        prompts = written(options.prompts_file, options.target)
+    chosen = prompts[: options.prompts]
+    jobs = [Job(options.target, options.draft, options.ngram, prompt, options.max_tokens) for prompt in chosen]
     differing = tokens = rounds = 0
     with ProcessPoolExecutor(options.workers) as pool:
         for done, outcome in enumerate(pool.map(compare, jobs), 1):
