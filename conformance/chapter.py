@@ -4,10 +4,12 @@ import json
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from math import isfinite
 from time import perf_counter
 from typing import Any
 
 import pytest
+
 from specqual.contract import Unsupported
 
 from .clauses import CLAUSES, Clause
@@ -19,7 +21,7 @@ from .verdicts import Decision, Outcome, Verdict, outcome
 from .waivers import Waiver, waive
 
 Gather = Callable[[Lab], Evidence]
-RESULT = pytest.StashKey[dict[str, Any]]()
+RESULT = pytest.StashKey[str]()  # JSON: a string crosses process borders whatever is in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +39,30 @@ class Result:
     waiver: dict[str, str] | None = None
 
 
+def finite(value: Any) -> Any:
+    """The value with NaN and infinities as text: JSON has no numbers for them, and no comparison takes them for one."""
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def settle(lab: Lab, clause: Clause, gather: Gather, waivers: tuple[Waiver, ...] = ()) -> Result:
     """Gather evidence for a clause and decide it; whatever goes wrong on the way is a verdict, too."""
     started = perf_counter()
     evidence = Evidence("occurrences").json()
     try:
         lab.require(*clause.needs)
-        evidence = json.loads(json.dumps(gather(lab).json()))
+        evidence = json.loads(json.dumps(finite(gather(lab).json()), allow_nan=False))
         decision = decide(evidence)
     except (NotOffered, Unsupported) as reason:
         decision = Decision(Verdict.SKIPPED, str(reason))
-    except DecoderError as error:
-        decision = Decision(Verdict.ERROR, str(error))
-        evidence["notes"] = {"traceback": traceback.format_exc(limit=-6)}
     except Exception as error:
-        decision = Decision(Verdict.ERROR, f"{type(error).__name__}: {error}")
+        what = str(error) if isinstance(error, DecoderError) else f"{type(error).__name__}: {error}"
+        decision = Decision(Verdict.ERROR, what)
         evidence["notes"] = {"traceback": traceback.format_exc(limit=-6)}
+        lab.renew()
     replay = lab.run.replay(clause.id)
     proof = prove(clause, evidence, decision, replay) if decision.verdict is Verdict.VIOLATED else ""
     waiver = waive(waivers, clause.id) if decision.verdict is Verdict.VIOLATED else None
@@ -71,7 +81,7 @@ def clause(identifier: str) -> Callable[[Gather], Callable[..., None]]:
         def test(lab: Lab, waivers: tuple[Waiver, ...], request: pytest.FixtureRequest) -> None:
             __tracebackhide__ = True
             result = settle(lab, about, gather, waivers)
-            request.node.stash[RESULT] = asdict(result) | {"claims": claims_of(lab)}
+            request.node.stash[RESULT] = json.dumps(asdict(result) | {"claims": claims_of(lab)})
             show(result, outcome(Verdict(result.verdict), about.level, lab.run.profile))
 
         test.__name__, test.__qualname__, test.__doc__ = gather.__name__, gather.__name__, about.requirement

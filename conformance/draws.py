@@ -5,6 +5,7 @@ from math import expm1
 from typing import Any
 
 import numpy as np
+
 from specqual.contract import Key, Purpose, Request, Round, Rule
 from specqual.reference.verify import dense, judged, residual
 

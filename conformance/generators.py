@@ -4,6 +4,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
+
 from specqual.contract import Request
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from .clauses import CHAPTERS, CLAUSES
 from .evidence import short
+from .junit import printable
 from .verdicts import Verdict
 
 SHOWN_CASES = 12
@@ -75,6 +76,5 @@ def page(lines: list[dict[str, Any]]) -> str:
         loader=FileSystemLoader(Path(__file__).parent), autoescape=select_autoescape(default=True), trim_blocks=True
     )
     charts = [chart for chart in (acceptance(verdicts), regrets(verdicts)) if chart is not None]
-    return environment.get_template("page.html.j2").render(
-        header=lines[0], footer=lines[-1], rows=rows, charts=charts, chapters=CHAPTERS
-    )
+    template = environment.get_template("page.html.j2")
+    return printable(template.render(header=lines[0], footer=lines[-1], rows=rows, charts=charts, chapters=CHAPTERS))

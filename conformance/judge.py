@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
 from specqual.contract import Request
 from specqual.reference.forward import Forward, Target
 from specqual.reference.sampling import Law, filtered, order, processed
 from specqual.reference.target import load_target
 
 REMEMBERED = 64  # forward passes
+LOWEST = -1e9  # nats; stands for impossible
 HEADROOM = 16.0  # other orders of summation, fused kernels: times what the plain evaluation in that dtype loses
 
 
@@ -84,9 +86,9 @@ class Judge:
             first, runner = order(logp)[:2]
             argmax.append(int(first))
             best.append(float(logp[first]))
-            second.append(float(max(logp[runner], -1e9)))
+            second.append(float(max(logp[runner], LOWEST)))
             legal = 0 <= token < len(logp)
-            own.append(float(max(logp[token], -1e9)) if legal else None)
+            own.append(float(max(logp[token], LOWEST)) if legal else None)
         return Judged(tuple(argmax), tuple(best), tuple(second), tuple(own))
 
     def law(self, request: Request, output: Sequence[int]) -> Law:
@@ -100,7 +102,7 @@ class Judge:
         forbidden = self.target.eos_ids if len(output) < request.min_tokens else ()
         raw = self.logits((*request.prompt, *output))[-1]
         logp = log_softmax(processed(raw, request.sampling, request.prompt, output, forbidden))
-        return [(int(i), float(logp[i])) for i in order(logp)[:count]]
+        return [(int(i), float(max(logp[i], LOWEST))) for i in order(logp)[:count]]
 
     def rounding(self, dtype: str, sequences: Sequence[Sequence[int]]) -> float:
         """Regret in nats that evaluating this target in `dtype` may cause.

@@ -1,7 +1,7 @@
 """The laboratory: the decoder under test with everything that a clause needs to examine it."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -126,17 +126,18 @@ class Lab:
         except Exception as error:
             raise NotOffered(f"the decoder does not load the target that this needs: {error}") from error
 
-    def close(self) -> None:
-        for decoder in self._made.values():
+    def renew(self) -> None:
+        """Close and forget every decoder, so that what a failure left behind does not reach the next clause."""
+        for key, decoder in list(self._made.items()):
             if not isinstance(decoder, Exception):
-                guarded("close", decoder.close)
-        self._made.clear()
+                del self._made[key]
+                with suppress(DecoderError):
+                    guarded("close", decoder.close)
 
     def require(self, *protocols: str, decoder: Decoder | None = None) -> None:
         """Raise NotOffered, naming it, for the first protocol that the decoder does not offer."""
-        decoder = decoder or self.decoder
         for name in protocols:
-            if not isinstance(decoder, getattr(contract, name)):
+            if not isinstance(decoder or self.decoder, getattr(contract, name)):
                 raise NotOffered(f"the decoder does not offer {name}")
 
     def honours(self, *fields: str) -> bool:

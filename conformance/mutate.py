@@ -34,6 +34,10 @@ def _rename(tensors: Tensors, name: str) -> None:
     tensors[f"{name}_renamed"] = tensors.pop(name)
 
 
+def _double(tensors: Tensors, name: str) -> None:
+    tensors[f"{name}_twin"] = tensors[name].clone()
+
+
 def _misshape(tensors: Tensors, name: str) -> None:
     tensor = tensors[name]
     tensors[name] = tensor.repeat(2, *[1] * (tensor.ndim - 1)) if tensor.ndim else tensor.repeat(2)
@@ -56,13 +60,14 @@ def _permute(tensors: Tensors, name: str) -> None:
     tensors[name] = other.view(tensor.dtype).reshape(tensor.shape).contiguous()
 
 
-DELETE = Change("deleted", "refused", _delete)
+DELETE, PERMUTE = Change("deleted", "refused", _delete), Change("permuted", "used", _permute)
 CHANGES = (
     DELETE,
     Change("renamed", "refused", _rename),
+    Change("beside a twin of another name", "refused", _double),
     Change("with twice the rows", "refused", _misshape),
     Change("of integer type", "refused", _retype),
-    Change("permuted", "used", _permute),
+    PERMUTE,
 )
 
 

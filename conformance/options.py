@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from specqual.contract import Rule, Setup
 
 from specqual import fixtures
+from specqual.contract import Rule, Setup
 
 from .clauses import CLAUSES, matching
 from .lab import Run

@@ -70,7 +70,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def specqual_session(request: pytest.FixtureRequest) -> Iterator[Any]:
     session = request.config.stash[ACTIVE]
     yield session
-    session.lab.close()
+    session.lab.renew()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from hypothesis import strategies as st
+
 from specqual.contract import CompactLaw, Proposal, Request, Sampling, Script, ScriptContext
 from specqual.contract.draft import parse_draft
 from specqual.contract.errors import CheckpointError

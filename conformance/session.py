@@ -1,5 +1,6 @@
 """One conformance run inside pytest: which clauses, their verdicts, the report and the exit status."""
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,9 +68,9 @@ class Session:
             return
         try:
             _ = self.lab.decoder
-        except ValueError as error:  # CheckpointError, an unknown option, a value that does not fit
-            pytest.exit(f"specqual: {error}", returncode=Status.OPEN)
-        except Exception:
+        except Exception as error:
+            if isinstance(error.__cause__, ValueError):  # CheckpointError, an unknown option, a value that does not fit
+                pytest.exit(f"specqual: {error.__cause__}", returncode=Status.OPEN)
             return  # each clause reports it
 
     @pytest.hookimpl(hookwrapper=True)
@@ -81,8 +82,9 @@ class Session:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if self.worker:
             return
-        result = getattr(report, "specqual", None)
-        if result is not None:
+        found = getattr(report, "specqual", None)
+        if found is not None:
+            result = json.loads(found)
             self.results.append(result)
             self.report.add(result)
         elif report.failed:

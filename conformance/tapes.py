@@ -7,6 +7,7 @@ from itertools import pairwise
 from random import Random
 
 import numpy as np
+
 from specqual.contract import CompactLaw, Key, Proposal, Purpose, Rule
 from specqual.reference.sampling import Law
 from specqual.reference.verify import dense, judged, residual

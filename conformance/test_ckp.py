@@ -9,7 +9,7 @@ from specqual.conformance.drive import NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence
 from specqual.conformance.generators import prompt
 from specqual.conformance.lab import Lab
-from specqual.conformance.mutate import CHANGES, Change, Tensors, changed, read_tensors
+from specqual.conformance.mutate import CHANGES, DELETE, PERMUTE, Change, Tensors, changed, read_tensors
 from specqual.contract import Decoder, Inspectable, Request, Sampling, Scoring
 from specqual.contract.checkpoint import LEFT_OUT, open_draft
 from specqual.contract.errors import CheckpointError
@@ -81,14 +81,20 @@ def tried(lab: Lab, which: str, directory: Path, look: Look, before: Any, case: 
     return case | {"raised": raised, "effect": effect}
 
 
+def family(name: str) -> str:
+    """A tensor's name without the numbers of its layer: what one line of a loader handles."""
+    return ".".join("*" if part.isdigit() else part for part in name.split("."))
+
+
 def each_tensor(lab: Lab, clause_id: str, which: str, look: Look) -> Evidence:
-    """Change tensors one by one: each one once, in a way drawn for it, then more as the profile allows."""
+    """Change tensors one by one: one of each family deleted, one permuted, every other kind of change once, then more
+    as the profile allows."""
     directory, chance = files_of(lab, which), lab.random(clause_id)
     names = [name for name in read_tensors(directory) if not name.startswith(LEFT_OUT)]
     every = [(name, change) for name in names for change in CHANGES]
     chance.shuffle(every)
-    kinds = {change.name: pair for pair in every if (change := pair[1])}  # at least one of every kind
-    picked = list(dict.fromkeys([*kinds.values(), *every]))[: max(len(kinds), lab.effort.changes)]
+    first = {(family(pair[0]) if pair[1] in (DELETE, PERMUTE) else "", pair[1].name): pair for pair in every}
+    picked = list(dict.fromkeys([*first.values(), *every]))[: max(len(first), lab.effort.changes)]
     before = guarded("look", lambda: look(lab.decoder))
     cases: list[Case] = []
     for name, change in picked:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+
 from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, NotOffered, guarded, serve, serve_any
 from specqual.conformance.evidence import Case, Evidence, Guard

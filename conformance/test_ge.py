@@ -6,6 +6,7 @@ from dataclasses import replace
 from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
+
 from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, NotOffered, serve
 from specqual.conformance.evidence import Case, Evidence

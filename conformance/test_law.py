@@ -7,6 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+
+from specqual import fixtures, reference
 from specqual.conformance.chapter import clause
 from specqual.conformance.draws import PARAMETERS, case_of, counted, slack_of
 from specqual.conformance.drive import NotOffered, guarded, serve
@@ -21,8 +23,6 @@ from specqual.contract import Decoder, Key, Proposal, Purpose, Request, Rule, Sa
 from specqual.reference.law import law, residual, stream_law, target_law
 from specqual.reference.rng import Counter
 from specqual.reference.tape import Recorded
-
-from specqual import fixtures, reference
 
 FEW = 3  # drafts of one scripted round: enough for a rejection in the middle, few enough to enumerate
 

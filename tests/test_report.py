@@ -1,0 +1,169 @@
+"""The report: complete or refused, derived again or contradicted, escaped wherever it is shown."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as xml
+
+import pytest
+
+from specqual import fixtures
+from specqual.cli import main
+from specqual.conformance.audit import audit
+from specqual.conformance.lab import Run
+from specqual.conformance.report import ROOT, BadReport, Report, canonical, load, sealed
+from specqual.contract import Setup
+
+HOSTILE = '<script>alert(1)</script> & "quotes" \x00\ud800'
+
+
+def result(clause="GE-1", verdict="EXACT", **changes):
+    case = {
+        "label": HOSTILE,
+        "prompt": [1],
+        "max_tokens": 1,
+        "output": [2],
+        "argmax": [2],
+        "logprob": [-0.5],
+        "best": [-0.5],
+        "runner_up": [-2.0],
+        "envelope": 0.0,
+        "plain": None,
+        "against": "",
+        "bitwise": False,
+        "history": "",
+    }
+    evidence = {"kind": "greedy", "cases": [case | changes], "guards": [], "notes": {}}
+    detail = "1 tokens of 1 outputs, regret zero everywhere"
+    line = {"clause": clause, "verdict": verdict, "detail": detail, "delta": None, "evidence": evidence}
+    return line | {"proof": "", "replay": "pytest", "seconds": 0.1, "waiver": None, "claims": {"engine": HOSTILE}}
+
+
+def written(folder: Path, *results) -> Path:
+    run = Run("toy:make", lambda setup: None, Setup(target=fixtures.path("table/chain")))  # type: ignore[arg-type]
+    report = Report(run, folder)
+    for one in results:
+        report.add(one)
+    report.close(0)
+    return folder
+
+
+def lines(folder: Path) -> list[str]:
+    return (folder / "report.jsonl").read_text().splitlines(keepends=True)
+
+
+def rewrite(folder: Path, kept: list[str]) -> None:
+    (folder / "report.jsonl").write_text("".join(kept))
+
+
+def test_a_report_states_how_it_was_made_and_is_derived_again(tmp_path, capsys):
+    written(tmp_path, result(), result("GE-2"))
+    header = load(tmp_path).header
+    assert {"commit", "versions", "threads", "seed", "claims", "profile", "dtype"} <= header.keys()
+    assert audit(tmp_path).derived == 2
+    assert main(["verify", str(tmp_path)]) == 0
+    assert "2 verdicts derived again" in capsys.readouterr().out
+
+
+def test_a_report_without_footer_is_truncated(tmp_path, capsys):
+    written(tmp_path, result())
+    rewrite(tmp_path, lines(tmp_path)[:-1])
+    with pytest.raises(BadReport, match="truncated"):
+        load(tmp_path)
+    assert main(["verify", str(tmp_path)]) == 2
+    assert "truncated" in capsys.readouterr().err
+
+
+def test_half_a_line_is_refused(tmp_path):
+    written(tmp_path, result())
+    text = (tmp_path / "report.jsonl").read_text()
+    (tmp_path / "report.jsonl").write_text(text[: len(text) // 2])
+    with pytest.raises(BadReport):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_any_altered_line_is_refused(tmp_path, number):
+    written(tmp_path, result())
+    kept = lines(tmp_path)
+    kept[number] = kept[number].replace("0", "1", 1)
+    rewrite(tmp_path, kept)
+    with pytest.raises(BadReport, match=rf"line {number + 1}"):
+        load(tmp_path)
+
+
+def test_a_line_taken_out_is_noticed(tmp_path):
+    written(tmp_path, result(), result("GE-2"), result("GE-3"))
+    kept = lines(tmp_path)
+    rewrite(tmp_path, kept[:2] + kept[3:])
+    with pytest.raises(BadReport, match="line 3"):
+        load(tmp_path)
+
+
+def test_a_verdict_that_does_not_follow_from_its_evidence_is_contradicted(tmp_path, capsys):
+    """Even where the whole chain was forged anew."""
+    written(tmp_path, result(output=[3], logprob=[-9.0]))
+    found = audit(tmp_path)
+    assert found.differences and "its evidence says VIOLATED" in found.differences[0]
+    assert main(["verify", str(tmp_path)]) == 1
+    assert "GE-1" in capsys.readouterr().out
+
+
+def resealed(folder: Path, contents: list[dict]) -> None:
+    before, kept = ROOT, []
+    for content in contents:
+        line = sealed({name: value for name, value in content.items() if name != "hash"}, before)
+        before = line["hash"]
+        kept.append(canonical(line) + "\n")
+    rewrite(folder, kept)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"clause": "GE-99"}, "no known clause"),
+        ({"verdict": "FINE"}, "no known clause and verdict"),
+        ({"evidence": {"kind": "magic", "cases": [], "guards": []}}, "evidence"),
+        ({"evidence": None}, "evidence"),
+    ],
+)
+def test_a_well_sealed_line_with_strange_content_is_refused(tmp_path, change, message):
+    written(tmp_path, result())
+    contents = [json.loads(line) for line in lines(tmp_path)]
+    contents[1] |= change
+    contents[2]["counts"] = {contents[1]["verdict"]: 1}
+    resealed(tmp_path, contents)
+    with pytest.raises(BadReport, match=message):
+        audit(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]\n", b"\xff\xfe\n", b'{"type":"header"}\n', b"[" * 100_000, b"NaN\n"])
+def test_what_is_no_report_is_refused(tmp_path, content):
+    (tmp_path / "report.jsonl").write_bytes(content)
+    with pytest.raises(BadReport):
+        load(tmp_path)
+
+
+def test_a_missing_report_is_one_clear_error(tmp_path, capsys):
+    assert main(["verify", str(tmp_path)]) == 2
+    assert "report.jsonl: cannot be read" in capsys.readouterr().err
+
+
+def test_the_page_escapes_every_text_and_loads_nothing(tmp_path):
+    bad = result(output=[3], logprob=[-9.0]) | {"detail": HOSTILE, "proof": HOSTILE, "verdict": "VIOLATED"}
+    page = (written(tmp_path, bad) / "index.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    for outside in ("http://", "https://", "src=", "@import", "url("):
+        assert outside not in page
+
+
+def test_junit_has_the_clause_ids_and_is_well_formed_whatever_the_text(tmp_path):
+    bad = result("GE-2", "VIOLATED", output=[3], logprob=[-9.0]) | {"detail": HOSTILE, "proof": HOSTILE}
+    tree = xml.parse(written(tmp_path, result(), bad) / "junit.xml").getroot()
+    assert [case.get("name") for case in tree] == ["GE-1", "GE-2"]
+    assert tree.get("failures") == "1"
+
+
+def test_nothing_is_written_before_the_first_verdict(tmp_path):
+    written(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
