@@ -122,10 +122,11 @@ def read_options(options: Any) -> Asked:
     """Check every option; BadOption names the first that cannot be followed."""
     profile = _one_of("--profile", options.specqual_profile, Profile)
     target, draft = _checkpoints(options.specqual_target, options.specqual_draft)
+    rule = _one_of("--rule", options.specqual_rule or Rule.RATIO, Rule)
     setup = Setup(
         target=target,
-        draft=draft,
-        rule=_one_of("--rule", options.specqual_rule or Rule.RATIO, Rule),
+        draft=None if rule is Rule.NONE else draft,  # no rule, no speculation
+        rule=rule,
         draft_length=_integer("--draft-length", options.specqual_draft_length, 0),
         dtype=options.specqual_dtype,
         options=_free(options.specqual_option),
