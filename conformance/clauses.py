@@ -195,7 +195,7 @@ _ROWS: tuple[tuple[str, Level, str, str, str, str], ...] = (
         _M,
         "A stop id ends the output inside an accepted span, on its last draft and on the bonus token.",
         "Scripted",
-        "perfect and wrong scripted drafters put the stop id at every place of a span",
+        "perfect and wrong scripted drafters put the stop id at every place of a span, right ones and rejected ones",
         "K10 K05",
     ),
     (
@@ -221,6 +221,14 @@ _ROWS: tuple[tuple[str, Level, str, str, str, str], ...] = (
         "",
         "pieces of a known greedy output made stop strings; needs a tokenizer beside the target",
         "K10",
+    ),
+    (
+        "FIN-6",
+        _M,
+        "Tokens that mean something elsewhere are tokens like any other: id 0, the last id, the drafter's mask id.",
+        "",
+        "a bias makes each of them the target's choice, with the configured drafter and drafted; tokens, reason, usage",
+        "K12",
     ),
     (
         "CKP-1",

@@ -8,7 +8,7 @@ from specqual.conformance.drive import Answer, DecoderError, NotOffered, guarded
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import greedy_requests
 from specqual.conformance.lab import Lab, scripted
-from specqual.conformance.scripts import continuation
+from specqual.conformance.scripts import continuation, mask_id
 from specqual.contract import (
     Finished,
     FinishReason,
@@ -20,6 +20,8 @@ from specqual.contract import (
     Scripted,
     Tokens,
 )
+
+FIRM = 1e4  # bias of a logit that nothing outweighs
 
 
 def base_of(lab: Lab, clause_id: str, tokens: int) -> Request:
@@ -54,14 +56,16 @@ def compared(what: str, answer: Answer, output: Sequence[int], reason: str) -> l
     ]
 
 
-def known_drafts(first: int, known: Sequence[int], tail: str) -> Script:
-    """A drafter that knows the output, all of it or all but the last draft of a round."""
+def known_drafts(first: int, known: Sequence[int], tail: str, stop: int | None = None) -> Script:
+    """A drafter that knows the output, all of it or all but the last draft of a round, which may be the stop id."""
 
     def draft(context: ScriptContext) -> Proposal:
         start = len(context.tokens) - first
         tokens = list(known[start : start + context.max_draft])
         if tail == "last draft wrong" and tokens:
             tokens[-1] = next(token for token in (0, 1) if token != tokens[-1])
+        if tail == "last draft the stop id" and tokens and stop is not None:
+            tokens[-1] = stop
         return Proposal.certain(tuple(tokens))
 
     return draft
@@ -110,8 +114,8 @@ def test_a_stop_id_ends_the_output_at_every_place_of_a_span(lab: Lab) -> Evidenc
         last = len(output) - 1
         inside += 1 <= last <= longest
         bonus += last == longest + 1
-        for tail in ("all drafts right", "last draft wrong"):
-            with scripted(lab.decoder, known_drafts(len(base.prompt), known, tail)):
+        for tail in ("all drafts right", "last draft wrong", "last draft the stop id"):
+            with scripted(lab.decoder, known_drafts(len(base.prompt), known, tail, token)):
                 answer = serve(lab.decoder, [replace(base, stop_ids=(token,))])[0]
             cases += compared(f"stop id {token} at token {last}, {tail}", answer, output, reason)
     return Evidence("values", cases, [Guard("stop inside a span", inside), Guard("stop on the bonus token", bonus)])
@@ -195,4 +199,22 @@ def test_a_stop_string_ends_the_output_with_the_token_that_completes_it(lab: Lab
             output, reason = (known, FinishReason.LENGTH) if ends is None else (known[:ends], FinishReason.STOP)
             answer = serve(lab.decoder, [replace(base, stop_strings=(stop,))])[0]
             cases += compared(f"stop string {stop!r}", answer, output, str(reason))
+    return Evidence("values", cases)
+
+
+@clause("FIN-6")
+def test_a_token_that_means_something_elsewhere_is_a_token(lab: Lab) -> Evidence:
+    lab.require_fields("logit_bias")
+    base, cases = base_of(lab, "FIN-6", lab.longest + 2), list[Case]()
+    limits = lab.claims.limits
+    ending = () if lab.honours("ignore_eos") else limits.eos_ids
+    for token in sorted({0, mask_id(lab), limits.vocab_size - 1}.difference(ending)):
+        request = replace(base, sampling=replace(base.sampling, logit_bias=((token, FIRM),)))
+        expected = [token] * request.max_tokens, str(FinishReason.LENGTH)
+        answer = serve(lab.decoder, [request])[0]
+        cases += compared(f"token {token} made the best everywhere, configured drafter", answer, *expected)
+        if isinstance(lab.decoder, Scripted):
+            with scripted(lab.decoder, known_drafts(len(base.prompt), expected[0], "all drafts right")):
+                answer = serve(lab.decoder, [request])[0]
+            cases += compared(f"token {token} made the best everywhere, and drafted", answer, *expected)
     return Evidence("values", cases)
