@@ -91,13 +91,17 @@ class Answer:
     def output(self) -> tuple[int, ...]:
         return self.samples[0]
 
-    def history(self, sample: int = 0) -> str:
-        """The rounds in words: prefill 5 · draft 7 · accept 2 · …; empty where the decoder is not Traced."""
-        words = [f"prefill {len(self.request.prompt)}"]
-        rounds = [r for r in self.rounds or () if r.sample == sample]
-        for r in rounds[1:]:
-            words.append(f"draft {len(r.proposals)} accept {r.accepted}" if r.proposals else "no draft")
-        return " · ".join(words) if rounds else ""
+    def history(self, place: int | None = None) -> str:
+        """The rounds of the first sample in words: prefill 5 · draft 7 accept 2 · …, up to the one that committed the
+        output token `place`; empty where the decoder is not Traced."""
+        words, committed = list[str](), 0
+        for r in self.rounds or ():
+            if r.sample or (place is not None and committed > place):
+                break
+            drafted = f"draft {len(r.proposals)} accept {r.accepted}" if r.proposals else "no draft"
+            words.append(drafted if words else f"prefill {len(self.request.prompt)}")
+            committed += len(r.committed)
+        return " · ".join(words)
 
 
 def serve(decoder: Decoder, requests: Sequence[Request], seconds: float = 120.0) -> tuple[Answer, ...]:

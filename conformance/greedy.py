@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from time import monotonic
 
 from specqual.contract import Request
 
@@ -12,6 +11,7 @@ from .lab import Lab
 from .verdicts import Decision, Verdict
 
 Serve = Callable[[Request], Answer]
+Wrong = Callable[[Request], int | None]
 
 
 def case_of(
@@ -36,6 +36,7 @@ def case_of(
     }
     decision = verdict_of(case)
     if decision.place is not None and decision.place < len(judged.argmax):
+        case["history"] = answer.history(decision.place)
         case["top"] = [list(pair) for pair in lab.judge.top(answer.request, answer.output[: decision.place])]
     return case
 
@@ -44,24 +45,41 @@ def verdict_of(case: Case) -> Decision:
     return decide({"kind": "greedy", "cases": [case], "guards": []})
 
 
-def shrink(request: Request, wrong: Callable[[Request], int | None], place: int, seconds: float) -> Request:
-    """The smallest failing request that removing tokens finds in this time; `wrong` gives the first wrong place."""
-    stop = monotonic() + seconds
-    best = replace(request, max_tokens=place + 1)
-    found = wrong(best)
-    if found is None:  # it fails only in its full length: keep that
-        best, found = request, place
+def shrink(request: Request, wrong: Wrong, place: int, attempts: int, round_: int) -> Request:
+    """A small failing request; `wrong` gives the first wrong place of a candidate, or None if it is right.
+
+    Short tails of the prompt first, then a smaller budget (`round_` is the most that one round commits: the budget
+    shapes the last rounds), then pieces of the prompt. The number of attempts is bounded, so that slow machines find
+    the same request.
+    """
+    best, left = request, attempts
+
+    def fails(candidate: Request) -> int | None:
+        nonlocal left
+        left -= 1
+        return wrong(candidate) if left >= 0 and candidate.prompt else None
+
+    for size in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89):
+        if size < len(request.prompt):
+            found = fails(replace(request, prompt=request.prompt[-size:]))
+            if found is not None:
+                best, place = replace(request, prompt=request.prompt[-size:]), found
+                break
+    for budget in (place + 1, place + 2, place + 1 + round_):
+        if budget < best.max_tokens:
+            found = fails(replace(best, max_tokens=budget))
+            if found is not None:
+                best = replace(best, max_tokens=budget)
+                break
     size = len(best.prompt) // 2
-    while size and monotonic() < stop:
+    while size and left > 0:
         start = 0
-        while start < len(best.prompt) and monotonic() < stop:
-            rest = best.prompt[:start] + best.prompt[start + size :]
-            shorter = replace(best, prompt=rest)
-            found = wrong(shorter) if rest else None
-            if found is None:
+        while start < len(best.prompt) and left > 0:
+            shorter = replace(best, prompt=best.prompt[:start] + best.prompt[start + size :])
+            if fails(shorter) is None:
                 start += size
             else:
-                best = replace(shorter, max_tokens=min(best.max_tokens, found + 1))
+                best = shorter
         size //= 2
     return best
 
@@ -78,5 +96,5 @@ def minimal(lab: Lab, serve: Serve, case: Case, request: Request, rebuild: Calla
         decision = verdict_of(again)
         return decision.place if decision.verdict is Verdict.VIOLATED else None
 
-    small = shrink(request, wrong, place, lab.effort.shrinking)
+    small = shrink(request, wrong, place, lab.effort.attempts, lab.longest + 1)
     return latest.get(small, case)

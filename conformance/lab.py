@@ -32,13 +32,13 @@ class Effort:
     changes: int  # of a checkpoint, per clause
     samples: int  # for statistics
     wanted: float  # total variation below which a law holds
-    shrinking: float  # seconds
+    attempts: int  # to shrink a failing request
 
 
 EFFORTS = {
-    Profile.QUICK: Effort(4, 32, 12, 12, 12, 400, 0.3, 20.0),
-    Profile.CORE: Effort(16, 96, 24, 100, 60, 5_000, 0.1, 60.0),
-    Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 50_000, 0.03, 120.0),
+    Profile.QUICK: Effort(4, 32, 12, 12, 12, 400, 0.3, 24),
+    Profile.CORE: Effort(16, 96, 24, 100, 60, 5_000, 0.1, 100),
+    Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 50_000, 0.03, 200),
 }
 ALPHA = 1e-6  # false alarms of a whole run; one clause uses statistics, so it has all of it
 
@@ -122,7 +122,7 @@ class Lab:
     def tiny(self, **changes: Any) -> Decoder:
         """As `make`, for a target of the suite's own; NotOffered if the decoder cannot load it."""
         try:
-            return self.make(options={}, **changes)
+            return self.make(**changes)
         except Exception as error:
             raise NotOffered(f"the decoder does not load the target that this needs: {error}") from error
 
