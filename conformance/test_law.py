@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,11 +20,31 @@ from specqual.conformance.lab import ALPHA, Lab, scripted, taped
 from specqual.conformance.scripts import SHAPES, sampled
 from specqual.conformance.tapes import Cells, Edges
 from specqual.conformance.verdicts import Profile
-from specqual.contract import Decoder, Key, Proposal, Purpose, Request, Rule, Sampling, ScriptContext, Taped, Tokens
+from specqual.contract import (
+    Decoder,
+    Key,
+    Method,
+    Proposal,
+    Purpose,
+    Request,
+    Rule,
+    Sampling,
+    ScriptContext,
+    Taped,
+    Tokens,
+)
 from specqual.reference.law import law, residual, stream_law, target_law
 from specqual.reference.rng import Counter
 from specqual.reference.tape import Recorded
 
+TINY_DRAFTS = {
+    Method.DFLASH: "nano/dense-dflash",
+    Method.DFLASH2: "nano/dense-dflash2",
+    Method.DFLASH_SELECTOR: "nano/dense-selector",
+    Method.DFLASH_CONV: "nano/dense-conv",
+    Method.MARKOV: "nano/dense-markov",
+    Method.ASSISTED: "nano/llama",
+}
 FEW = 3  # drafts of one scripted round: enough for a rejection in the middle, few enough to enumerate
 
 
@@ -162,8 +183,10 @@ def cuts_of(q: dict[str, str]) -> dict[Purpose, list[Fraction]]:
     return {Purpose.ACCEPT: inside(ratios), Purpose.RESIDUAL: inside(sums), Purpose.BONUS: inside(sums)}
 
 
-def path_law(decoder: Decoder, request: Request, q: dict[str, str], tokens: int) -> dict[tuple[int, ...], Fraction]:
-    """The exact law of the first tokens behind the prompt's certain one, over every path of the real code."""
+def path_law(
+    decoder: Decoder, request: Request, q: dict[str, str], tokens: int, drafts: int
+) -> dict[tuple[int, ...], Fraction]:
+    """The exact law of the first tokens, the prompt's certain successor included, over every path of the real code."""
     cuts, start = cuts_of(q), len(request.prompt)
 
     def edges(key: Key) -> list[Fraction]:
@@ -174,7 +197,7 @@ def path_law(decoder: Decoder, request: Request, q: dict[str, str], tokens: int)
     def script(context: ScriptContext) -> Proposal:
         if context.round_index > 1:  # one drafted round decides; behind a rejection the next round drafts nothing
             return Proposal.certain(())
-        return cells.drafts(lambda ids: table_law(q, ids[-1]), context.tokens, min(2, context.max_draft))
+        return cells.drafts(lambda ids: table_law(q, ids[-1]), context.tokens, min(drafts, context.max_draft))
 
     with taped(decoder, cells), scripted(decoder, script):
         while True:
@@ -201,15 +224,14 @@ def test_the_whole_transaction_has_the_targets_law_exactly(lab: Lab) -> Evidence
         decoder = lab.tiny(target=Path(folder), draft=None, draft_length=2, dtype=None)
         lab.require("Scripted", "Taped", decoder=decoder)
         request = Request(prompt=(3,), max_tokens=8, sampling=Sampling(temperature=1.0))
-        for name, q in DRAFTERS.items():
-            joint = path_law(decoder, request, q, 3)
-            right = target_law(lambda prefix: np.array(table_law(LAWS, prefix[-1] if prefix else 3), object), 3)
+        right = target_law(lambda prefix: np.array(table_law(LAWS, prefix[-1] if prefix else 3), object), 3)
+        for (name, q), drafts in product(DRAFTERS.items(), (2, 1)):  # a single draft brings the bonus into the three
+            joint = path_law(decoder, request, q, 3, drafts)
             expected, actual = (
                 [[list(tokens), str(mass)] for tokens, mass in sorted(found.items())] for found in (right, joint)
             )
-            cases.append(
-                {"what": f"{rule}, q {name}: joint law of three tokens", "expected": expected, "actual": actual}
-            )
+            what = f"{rule}, q {name}, {drafts} drafts: joint law of three tokens"
+            cases.append({"what": what, "expected": expected, "actual": actual})
     return Evidence("values", cases)
 
 
@@ -218,13 +240,12 @@ def test_the_joint_law_of_sampled_tokens_is_the_targets(lab: Lab) -> Evidence:
     lab.sampled_rule  # noqa: B018 - raises where no law is claimed
     if isinstance(lab.decoder, Taped) and lab.run.profile is not Profile.CERTIFY:
         raise NotOffered("decided exactly by LAW-2 to LAW-5; statistics are for decoders without a tape")
-    decoder, judge = lab.decoder, lab.judge
+    decoder, judge, name = lab.decoder, lab.judge, lab.run.setup.target.name
     if lab.claims.limits.vocab_size > 256:
-        draft = fixtures.path("nano/dense-dflash2") if lab.run.setup.draft is not None else None
-        decoder, judge = (
-            lab.tiny(target=fixtures.path("nano/dense"), draft=draft),
-            Judge.of(fixtures.path("nano/dense")),
-        )
+        name = "nano/dense"
+        draft = TINY_DRAFTS.get(lab.claims.method) if lab.run.setup.draft is not None else None
+        decoder = lab.tiny(target=fixtures.path(name), draft=fixtures.path(draft) if draft is not None else None)
+        judge = Judge.of(fixtures.path(name))
     chance, cases = lab.random("LAW-6"), []
     vocab = decoder.claims.limits.vocab_size
     ids = tuple(chance.choices(range(1, vocab - 1), k=6))
@@ -237,7 +258,7 @@ def test_the_joint_law_of_sampled_tokens_is_the_targets(lab: Lab) -> Evidence:
         for _ in range(lab.effort.samples):
             answer = serve(decoder, [replace(base, seed=chance.randrange(2**63))])[0]
             counts[cells.get(answer.output[:3], len(cells))] += 1
-        label = f"first three tokens behind {list(ids)}, {base.sampling}"
+        label = f"first three tokens behind {list(ids)} on {name}, {base.sampling}"
         cases.append({"label": label, "p": p, "counts": counts, "alpha": ALPHA, "wanted": lab.effort.wanted})
     return Evidence("counts", cases)
 

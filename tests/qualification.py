@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+
 import specqual.conformance
 from specqual import fixtures
 

@@ -4,14 +4,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
+
 from specqual.contract import Proposal, Purpose, Rule, Sampling, Setup
 from specqual.reference import ReferenceDecoder, make, target, transaction
-from specqual.reference.drafter import BlockDrafter, DraftContext
+from specqual.reference.drafter import DraftContext
 from specqual.reference.forward import Forward
+from specqual.reference.ngram import NgramDrafter
 from specqual.reference.sampling import Law, draw
 from specqual.reference.verify import Uniform, Verdict, judged, verify
 
-from .planting import Faulty, replacing
+from .planting import Faulty
 from .verification import block_length
 
 
@@ -25,14 +27,17 @@ def n2(setup: Setup) -> ReferenceDecoder:
     return make(replace(setup, rule=Rule.SAMPLER_MATCH))
 
 
-@replacing("propose", BlockDrafter)
-def n3(
-    self: BlockDrafter, context: DraftContext, length: int, sampling: Sampling, uniform: Callable[[int], float]
-) -> Proposal:
+def n3(setup: Setup) -> Faulty:
     """A drafter that knows nothing: the same few tokens in a circle, and every third time none at all."""
-    place = len(context.tokens)
-    length = 0 if place % 3 == 0 else length
-    return Proposal.certain(tuple((7 * (place + slot)) % self.model.config.vocab_size for slot in range(length)))
+
+    def circle(
+        self: NgramDrafter, context: DraftContext, length: int, sampling: Sampling, uniform: Callable[[int], float]
+    ) -> Proposal:
+        place, size = len(context.tokens), context.target.vocab_size
+        return Proposal.certain(tuple((7 * (place + slot)) % size for slot in range(length if place % 3 else 0)))
+
+    lookup = {} if setup.rule is Rule.NONE else {"ngram": 3}
+    return Faulty(replace(setup, draft=None, options=lookup), {(NgramDrafter, "propose"): circle})
 
 
 def n4(setup: Setup) -> Faulty:

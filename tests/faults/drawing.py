@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+
 from specqual.contract import CompactLaw, Key, Proposal, Purpose, Rule, Sampling
 from specqual.reference import choice, drafter, transaction, verify
 from specqual.reference.choice import Array, Scored

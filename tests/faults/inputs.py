@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
+
 from specqual.contract import Proposal
 from specqual.reference import ReferenceDecoder, choice, decoder, dflash, drafter, selector
 from specqual.reference.choice import Array, Scored
@@ -11,7 +13,6 @@ from specqual.reference.dflash import BlockModel
 from specqual.reference.drafter import BlockDrafter, DraftContext
 from specqual.reference.sampling import order
 from specqual.reference.transaction import Sample
-from torch import Tensor
 
 from .planting import replacing
 

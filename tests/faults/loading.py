@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from specqual.contract import checkpoint
 from specqual.contract.checkpoint import Checkpoint, Stored
 from specqual.contract.config import TargetConfig
@@ -17,7 +19,6 @@ from specqual.contract.schema import Schema
 from specqual.reference import dflash, drafter, target
 from specqual.reference.choice import Array, Scored
 from specqual.reference.drafter import BlockDrafter
-from torch import Tensor
 
 from .planting import replacing, swapped
 

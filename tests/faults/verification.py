@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 import numpy as np
-from specqual.contract import Purpose, Rule, Sampling
+
+from specqual.contract import Purpose, Rule, Sampling, Setup
 from specqual.reference import sampling, transaction, verify
 from specqual.reference.sampling import Law, draw, point
 from specqual.reference.verify import Uniform, Verdict
 
-from .planting import replacing
+from .planting import Faulty, replacing
 
 # The sound functions, under names that no swap touches.
 sound_verify, sound_judged, sound_filtered, sound_law = (
@@ -160,9 +161,16 @@ def m05b(rule: Rule, p: Sequence[Law], drafts: Sequence[int], q: Chain, uniform:
     return found
 
 
-@replacing("_law", transaction)
-def m05c(row: Law, sample: transaction.Sample, drafts: tuple[int, ...], eos_ids: Sequence[int]) -> Law:
-    """The row behind the fourth draft, the bonus row of a full block of five, goes without filters."""
-    if len(drafts) < 4 or sample.request.sampling.greedy:
+def m05c(setup: Setup) -> Faulty:
+    """The bonus row goes without filters. Shows in fully accepted rounds of requests with filters only."""
+    plain: list[Law] = []  # of the row whose law was asked for last, which is the bonus row
+
+    def remember(row: Law, sample: transaction.Sample, drafts: tuple[int, ...], eos_ids: Sequence[int]) -> Law:
+        wanted = sample.request.sampling
+        plain[:] = [sound_filtered(row, Sampling(temperature=wanted.temperature))]
         return sound_law(row, sample, drafts, eos_ids)
-    return sound_filtered(row, Sampling(temperature=sample.request.sampling.temperature))
+
+    def unfiltered(rule: Rule, p: Sequence[Law], drafts: Sequence[int], q: Chain, uniform: Uniform) -> Verdict:
+        return sound_verify(rule, [*p[:-1], *plain] if drafts else p, drafts, q, uniform)
+
+    return Faulty(setup, {(transaction, "_law"): remember, (transaction, "verify"): unfiltered})
