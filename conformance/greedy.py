@@ -33,6 +33,8 @@ def case_of(
         "against": against,
         "bitwise": lab.claims.greedy.bitwise,
         "history": answer.history(),
+        "acceptances": sum(r.accepted > 0 for r in answer.rounds or ()),
+        "rejections": sum(r.accepted < len(r.proposals) for r in answer.rounds or ()),
     }
     decision = verdict_of(case)
     if decision.place is not None and decision.place < len(judged.argmax):

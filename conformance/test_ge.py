@@ -9,13 +9,13 @@ from hypothesis.errors import NoSuchExample
 
 from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, NotOffered, serve
-from specqual.conformance.evidence import Case, Evidence
+from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import greedy_requests, requests
 from specqual.conformance.greedy import case_of, minimal, verdict_of
 from specqual.conformance.lab import Lab, scripted
 from specqual.conformance.scripts import Pattern, greedy_patterns
 from specqual.conformance.verdicts import Verdict
-from specqual.contract import Decoder, Request, Scripted
+from specqual.contract import Decoder, Request, Scripted, Traced
 
 
 def judged(
@@ -41,10 +41,18 @@ def violated(cases: list[Case]) -> bool:
     return any(verdict_of(case).verdict is Verdict.VIOLATED for case in cases)
 
 
+def hazards(lab: Lab, cases: list[Case]) -> list[Guard]:
+    """What must have happened for equality to mean anything, where the decoder lets that be seen."""
+    if not isinstance(lab.decoder, Traced):
+        return []
+    return [Guard(name, sum(case[name] for case in cases)) for name in ("acceptances", "rejections")]
+
+
 @clause("GE-1")
 def test_greedy_tokens_are_the_targets_with_the_configured_drafter(lab: Lab) -> Evidence:
     wanted = greedy_requests(lab, "GE-1", lab.effort.prompts, lab.effort.tokens)
-    return Evidence("greedy", judged(lab, lab.decoder, wanted, "configured drafter"))
+    cases = judged(lab, lab.decoder, wanted, "configured drafter")
+    return Evidence("greedy", cases, hazards(lab, cases))
 
 
 @clause("GE-2")
@@ -55,7 +63,8 @@ def test_greedy_output_is_the_same_with_speculation_off(lab: Lab) -> Evidence:
     off = judged(lab, plain, wanted, "speculation off")
     if violated(off):
         return Evidence("greedy", off)
-    return Evidence("greedy", judged(lab, lab.decoder, wanted, label, lambda r: serve(plain, [r])[0]))
+    cases = judged(lab, lab.decoder, wanted, label, lambda r: serve(plain, [r])[0])
+    return Evidence("greedy", cases, hazards(lab, cases))
 
 
 @clause("GE-3")
@@ -69,10 +78,10 @@ def test_greedy_output_does_not_depend_on_the_draft_length(lab: Lab) -> Evidence
         if decoder.claims.limits.max_draft != length:
             raise NotOffered("the decoder does not follow the draft length that it is given")
         wanted = greedy_requests(lab, f"GE-3/{length}", 1, lab.effort.span)
-        cases += judged(lab, decoder, wanted, f"draft length {length}")
+        cases = [*judged(lab, decoder, wanted, f"draft length {length}"), *cases]
         if violated(cases):
             break
-    return Evidence("greedy", cases[::-1] if violated(cases[-1:]) else cases)
+    return Evidence("greedy", cases)
 
 
 @clause("GE-4")
@@ -82,7 +91,7 @@ def test_greedy_output_does_not_depend_on_the_drafts(lab: Lab) -> Evidence:
     request = greedy_requests(lab, "GE-4", 1, lab.effort.span)[0]
     for name, pattern in greedy_patterns(lab.longest).items():
         with scripted(decoder, pattern.script(lab, request)):
-            cases += judged(lab, decoder, [request], f"scripted drafts: {name}")
+            cases = [*judged(lab, decoder, [request], f"scripted drafts: {name}"), *cases]
         if violated(cases):
             break
     return Evidence("greedy", cases)
