@@ -17,8 +17,8 @@ from .schema import DRAFT_ALIASES, Schema, draft_schema, target_aliases, target_
 
 C = TypeVar("C", TargetConfig, DraftConfig)
 
-# Parts of published targets that a text decoder leaves out, by name.
-LEFT_OUT = ("mtp.", "model.visual.", "visual.")
+# Parts of published targets that a text decoder leaves out, by architecture and name.
+LEFT_OUT = {"qwen3_5_text": ("mtp.", "model.visual.", "visual.")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def open_target(directory: Path | str, *, prefix: str = "") -> Checkpoint[Target
     config = parse_target(content)
     quantisation = parse_quantisation(content, _hf_quant(directory))
     stored = _stored(directory, prefix)
-    left_out = tuple(name for name in stored if name.startswith(LEFT_OUT))
+    left_out = tuple(name for name in stored if name.startswith(LEFT_OUT.get(config.model_type, ())))
     kept = {name: tensor for name, tensor in stored.items() if name not in set(left_out)}
     tensors = account(kept, target_schema(config, quantisation), target_aliases(config))
     return Checkpoint(directory, config, quantisation, tensors, left_out)

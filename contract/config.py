@@ -62,6 +62,13 @@ class TargetConfig:
         return len(self.layer_types)
 
 
+# The kinds of layers that an architecture knows.
+KINDS = {
+    "llama": (LayerType.FULL,),
+    "qwen3": (LayerType.FULL, LayerType.SLIDING),
+    "qwen3_5_text": (LayerType.FULL, LayerType.LINEAR),
+}
+
 # Keys that describe training, caching, files or other modalities; they have no effect on the text model's output.
 INERT = frozenset(
     """
@@ -75,15 +82,15 @@ INERT_MULTIMODAL = frozenset(
 )
 
 
-def layer_types(keys: Keys, count: int, fallback: list[str]) -> tuple[LayerType, ...]:
-    """Read `layer_types`, one known name per layer."""
+def layer_types(keys: Keys, count: int, fallback: list[str], known: tuple[LayerType, ...]) -> tuple[LayerType, ...]:
+    """Read `layer_types`, one name per layer, each of a kind that this architecture knows."""
     names = keys.take("layer_types", fallback)
     if not isinstance(names, list) or len(names) != count:
         raise CheckpointError(keys.name("layer_types"), f"must list {count} layers, got {names!r}")
-    try:
-        return tuple(LayerType(name) for name in names)
-    except ValueError as error:
-        raise CheckpointError(keys.name("layer_types"), str(error)) from None
+    for name in names:
+        if name not in known:
+            raise CheckpointError(keys.name("layer_types"), f"must be of {', '.join(known)} here, got {name!r}")
+    return tuple(LayerType(name) for name in names)
 
 
 def window(keys: Keys, types: tuple[LayerType, ...]) -> int | None:
@@ -95,21 +102,34 @@ def window(keys: Keys, types: tuple[LayerType, ...]) -> int | None:
     return keys.integer("sliding_window") if slides else None
 
 
-def rope_theta(keys: Keys) -> tuple[float, float]:
-    """Read (theta, rotated fraction of a head); any scaling but the default is refused."""
-    fraction = keys.number("partial_rotary_factor", 1.0, low=1e-3, high=1.0)
-    if not keys.has("rope_parameters"):
-        if keys.take("rope_scaling", None) is not None:
-            keys.inner("rope_scaling").one_of("rope_type", ["default"])
-        return keys.number("rope_theta", low=1.0), fraction
-    keys.take("rope_theta", None)
-    keys.take("rope_scaling", None)
-    rope = keys.inner("rope_parameters")
-    rope.one_of("rope_type", ["default"], "default")
-    fraction = rope.number("partial_rotary_factor", fraction, low=1e-3, high=1.0)
-    theta = rope.number("rope_theta", low=1.0)
-    rope.finish(frozenset({"mrope_section", "mrope_interleaved"}))  # equal axes on text: ordinary RoPE
+def rope(keys: Keys, default: float | None = None) -> tuple[float, float]:
+    """Read (theta, rotated fraction of a head); any scaling is refused.
+
+    The settings stand at the top level, in `rope_parameters`, or in `rope_scaling`, the older name of the same object.
+    What is said at two places must agree. Without a default, the fraction must be written down.
+    """
+    levels = [keys]
+    for name in ("rope_parameters", "rope_scaling"):
+        if keys.take(name, None) is None:
+            continue
+        if len(levels) > 1:
+            raise CheckpointError(keys.name(name), "stands beside rope_parameters, and only one of the two can hold")
+        levels.append(keys.inner(name))
+        levels[-1].one_of("rope_type", ["default"], "default")
+    theta = _agreed(levels, "rope_theta", None, low=1.0)
+    fraction = _agreed(levels, "partial_rotary_factor", default, low=1e-3, high=1.0)
+    for inner in levels[1:]:
+        inner.finish(frozenset({"mrope_section", "mrope_interleaved"}))  # equal axes on text: ordinary RoPE
     return theta, fraction
+
+
+def _agreed(levels: list[Keys], key: str, default: float | None, *, low: float, high: float = 1e12) -> float:
+    said = {level.number(key, low=low, high=high) for level in levels if level.take(key, None) is not None}
+    if len(said) > 1:
+        raise CheckpointError(levels[0].name(key), f"contradicts {levels[-1].name(key)}")
+    if said:
+        return said.pop()
+    return levels[-1].number(key, low=low, high=high) if default is None else default
 
 
 def _delta_net(keys: Keys, types: tuple[LayerType, ...]) -> DeltaNet | None:
@@ -135,8 +155,10 @@ def parse_target(content: dict[str, Any], where: str = "config.json") -> TargetC
     prefix = "model."
     if model_type == "qwen3_5":  # the multimodal wrapper: its text part decides, its top level must not contradict
         inner = keys.inner("text_config")
-        keys.one_of("tie_word_embeddings", [False, True], False)
-        keys.take("eos_token_id", None)
+        for key in ("tie_word_embeddings", "eos_token_id"):
+            outer = keys.take(key, None)
+            if outer is not None and outer != inner.take(key, False if key == "tie_word_embeddings" else None):
+                raise CheckpointError(keys.name(key), f"contradicts {inner.name(key)}")
         keys.finish(INERT | INERT_MULTIMODAL)
         keys, prefix = inner, "model.language_model."
         model_type = keys.one_of("model_type", ["qwen3_5_text"])
@@ -147,14 +169,16 @@ def parse_target(content: dict[str, Any], where: str = "config.json") -> TargetC
         interval = keys.integer("full_attention_interval")
         default = ["full_attention" if (i + 1) % interval == 0 else "linear_attention" for i in range(count)]
     keys.take("full_attention_interval", None)
-    types = layer_types(keys, count, default)
+    types = layer_types(keys, count, default, KINDS[model_type])
     heads = keys.integer("num_attention_heads")
     kv_heads = keys.integer("num_key_value_heads", heads)
     if heads % kv_heads:
         raise CheckpointError(keys.name("num_key_value_heads"), f"must divide num_attention_heads, got {kv_heads}")
     hidden = keys.integer("hidden_size")
     head_dim = keys.integer("head_dim", hidden // heads)
-    theta, fraction = rope_theta(keys)
+    theta, fraction = rope(keys, None if hybrid else 1.0)
+    if fraction != 1.0 and not hybrid:
+        raise CheckpointError(keys.name("partial_rotary_factor"), f"a {model_type} target turns whole heads")
     rotary = int(head_dim * fraction)
     if rotary % 2:
         raise CheckpointError(keys.name("partial_rotary_factor"), f"turns an odd number of dimensions, {rotary}")

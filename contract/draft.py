@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .claims import Method
-from .config import INERT, LayerType, layer_types, rope_theta, window
+from .config import INERT, KINDS, LayerType, layer_types, rope, window
 from .errors import CheckpointError
 from .keys import Keys
 
@@ -52,7 +52,7 @@ class DraftConfig:
     input_scale: float
     output_multiplier: float
     softcap: float | None
-    max_context: int
+    max_context: int  # a drafter draws no token at a position from here on
 
     @property
     def layers(self) -> int:
@@ -102,14 +102,14 @@ def parse_draft(content: dict[str, Any], where: str = "config.json") -> DraftCon
     """Turn the content of a drafter's config.json into a DraftConfig; CheckpointError names the offending key.
 
     Keys may stand in `dflash_config` or at the top level; the nested one wins. `block_size`, `is_causal`,
-    `mask_token_id` and `target_layer_ids` have no default.
+    `mask_token_id` and `target_layer_ids` have no default. The feature of target layer i is the residual stream after
+    it, before the final norm. The last layer is refused: what Transformers hands out as its output has been normed, so
+    the same file would mean one drafter to one engine and another to the next.
     """
     keys = Keys(content, where, nested="dflash_config")
     keys.one_of("model_type", ["qwen3"])
     count = keys.integer("num_hidden_layers", high=4096)
-    types = layer_types(keys, count, ["full_attention"] * count)
-    if LayerType.LINEAR in types:
-        raise CheckpointError(keys.name("layer_types"), "a drafter has no linear_attention layers")
+    types = layer_types(keys, count, ["full_attention"] * count, KINDS["qwen3"])
     heads = keys.integer("num_attention_heads")
     kv_heads = keys.integer("num_key_value_heads")
     if heads % kv_heads:
@@ -119,7 +119,12 @@ def parse_draft(content: dict[str, Any], where: str = "config.json") -> DraftCon
     ids = keys.integers("target_layer_ids", high=target_layers - 1)
     if not ids:
         raise CheckpointError(keys.name("target_layer_ids"), "must name at least one target layer")
-    theta, fraction = rope_theta(keys)
+    if target_layers - 1 in ids:
+        raise CheckpointError(
+            keys.name("target_layer_ids"),
+            f"names the last layer, {target_layers - 1}, whose feature some read before the final norm and some after",
+        )
+    theta, fraction = rope(keys, 1.0)
     if fraction != 1.0:
         raise CheckpointError(keys.name("partial_rotary_factor"), "a drafter turns whole heads")
     keys.one_of("hidden_act", ["silu"], "silu")

@@ -1,8 +1,7 @@
 """Reading a JSON object with strict accounting: every key is used, named as inert, or refused."""
 
 import json
-from collections.abc import Iterable
-from math import isfinite
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,23 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > LARGEST_JSON:
             raise CheckpointError(path.name, f"larger than {LARGEST_JSON} bytes")
-        content = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes(), object_pairs_hook=_unique)
     except FileNotFoundError:
-        raise CheckpointError(path.name, "no such file") from None
+        raise CheckpointError(path.name, f"no such file in {path.parent}") from None
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(path.name, f"is not readable JSON ({error})") from None
     if not isinstance(content, dict):
         raise CheckpointError(path.name, "must hold a JSON object")
+    return content
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice in one object")
     return content
 
 
@@ -50,6 +57,9 @@ class Keys:
     def name(self, key: str) -> str:
         return f"{self._where}: {self._nested}.{key}" if key in self._inner else f"{self._where}: {key}"
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._inner, *self._content)))
+
     def has(self, key: str) -> bool:
         return self._inner.get(key, self._content.get(key)) is not None
 
@@ -71,7 +81,7 @@ class Keys:
     def number(self, key: str, default: Any = _MISSING, *, low: float = 0.0, high: float = 1e12) -> float:
         value = self.take(key, default)
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not isfinite(value) or not low <= value <= high:
+        if not number or not low <= value <= high:  # NaN is in no range
             raise CheckpointError(self.name(key), f"must be a number between {low:g} and {high:g}, got {value!r}")
         return float(value)
 
@@ -107,6 +117,6 @@ class Keys:
 
     def finish(self, inert: frozenset[str]) -> None:
         """Refuse, by name, the first key that was neither taken nor is known to have no effect on the output."""
-        for key in (*self._inner, *self._content):
+        for key in self:
             if key not in self._used and key not in inert:
                 raise CheckpointError(self.name(key), "is not known here, so it might change the output")

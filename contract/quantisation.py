@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from .errors import CheckpointError
+from .keys import Keys
 
 
 class Format(StrEnum):
@@ -43,80 +44,98 @@ def _fits(pattern: str, module: str) -> bool:
     return pattern == module or fnmatchcase(module, pattern) or module.startswith(pattern + ".")
 
 
-def _algorithm(name: Any, field: str) -> Format:
-    known = {"NVFP4": Format.NVFP4, "FP8": Format.FP8, "W4A16_NVFP4": Format.NVFP4, "NVFP4_AWQ": None, None: None}
-    kind = known.get(name if isinstance(name, str) else None)
-    if kind is None:
-        raise CheckpointError(field, f"must be NVFP4, W4A16_NVFP4 or FP8, got {name!r}")
+ALGORITHMS = {"NVFP4": Format.NVFP4, "W4A16_NVFP4": Format.NVFP4, "FP8": Format.FP8}
+
+# Keys that say who wrote the file, or say once more what the algorithm's or the format's name has said.
+INERT = frozenset("quant_method producer config_groups version quantization_status global_compression_ratio".split())
+INERT_SCHEME = frozenset("observer observer_kwargs actorder block_structure scale_dtype zp_dtype".split())
+
+
+def _algorithm(keys: Keys) -> Format:
+    """The format that `quant_algo` names; whatever comes in blocks comes in blocks of 16. Accounts for all keys."""
+    kind = ALGORITHMS[keys.one_of("quant_algo", ALGORITHMS)]
+    keys.one_of("group_size", [16], 16)
+    keys.finish(INERT)
     return kind
 
 
-def _strings(value: Any, field: str) -> tuple[str, ...]:
+def _fp8_cache(keys: Keys) -> bool:
+    """Whether keys and values are kept in FP8 with static scales, under either name of the setting."""
+    named = keys.take("kv_cache_quant_algo", None) is not None
+    if named:
+        keys.one_of("kv_cache_quant_algo", ["FP8"])
+    if keys.take("kv_cache_scheme", None) is None:
+        return named
+    _scheme(keys.inner("kv_cache_scheme"), bits=8, strategy="tensor", dynamic=False)
+    return True
+
+
+def _scheme(keys: Keys, *, bits: int, strategy: str, dynamic: Any) -> None:
+    """Refuse a scheme of compressed-tensors that says anything but these."""
+    keys.one_of("num_bits", [bits])
+    for key, only in (("type", "float"), ("symmetric", True), ("strategy", strategy), ("dynamic", dynamic)):
+        keys.one_of(key, [only], only)
+    keys.one_of("group_size", [16], 16)
+    keys.finish(INERT_SCHEME)
+
+
+def _patterns(keys: Keys, key: str) -> tuple[str, ...]:
+    value = keys.take(key, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise CheckpointError(field, f"must be a list of strings, got {value!r}")
+        raise CheckpointError(keys.name(key), f"must be a list of strings, got {value!r}")
     for item in value:
         if item.startswith("re:"):
             try:
                 re.compile(item[3:])
             except re.error as error:
-                raise CheckpointError(field, f"{item!r} is not a regular expression ({error})") from None
+                raise CheckpointError(keys.name(key), f"{item!r} is not a regular expression ({error})") from None
     return tuple(value)
 
 
-def _modelopt(content: dict[str, Any], field: str) -> Quantisation:
-    # `quantization` is hf_quant_config.json's own nesting; config.json holds the same keys flat.
-    content = content.get("quantization", content)
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{field}.quantization", "must be an object")
-    if content.get("group_size", 16) != 16:
-        raise CheckpointError(f"{field}.group_size", f"must be 16, got {content['group_size']!r}")
-    kv = content.get("kv_cache_quant_algo") or content.get("kv_cache_scheme")
-    algorithm = content.get("quant_algo")
-    if algorithm == "MIXED_PRECISION":
-        layers = content.get("quantized_layers")
-        if not isinstance(layers, dict):
-            raise CheckpointError(f"{field}.quantized_layers", "must map module names to formats")
-        exact = []
-        for name, entry in layers.items():
-            if not isinstance(entry, dict):
-                raise CheckpointError(f"{field}.quantized_layers.{name}", "must be an object")
-            kind = _algorithm(entry.get("quant_algo"), f"{field}.quantized_layers.{name}.quant_algo")
-            exact.append((name, kind))
-        return Quantisation(exact=tuple(exact), kv_scales=bool(kv))
-    ignored = content.get("exclude_modules", content.get("ignore", []))
-    return Quantisation(
-        _algorithm(algorithm, f"{field}.quant_algo"),
-        ignored=_strings(ignored, f"{field}.ignore"),
-        kv_scales=bool(kv),
-    )
+def _modelopt(keys: Keys) -> Quantisation:
+    kv_scales = _fp8_cache(keys)
+    ignored = _patterns(keys, "exclude_modules") + _patterns(keys, "ignore")
+    if keys.take("quant_algo") == "MIXED_PRECISION":
+        layers = keys.inner("quantized_layers")
+        exact = tuple((name, _algorithm(layers.inner(name))) for name in layers)
+        keys.finish(INERT)
+        return Quantisation(exact=exact, kv_scales=kv_scales)
+    return Quantisation(_algorithm(keys), ignored=ignored, kv_scales=kv_scales)
 
 
-def _compressed_tensors(content: dict[str, Any], field: str) -> Quantisation:
-    if content.get("format") != "nvfp4-pack-quantized":
-        raise CheckpointError(f"{field}.format", f"must be 'nvfp4-pack-quantized', got {content.get('format')!r}")
-    groups = content.get("config_groups")
-    if not isinstance(groups, dict) or len(groups) != 1:
-        raise CheckpointError(f"{field}.config_groups", "must hold exactly one group")
-    group = next(iter(groups.values()))
-    targets = group.get("targets") if isinstance(group, dict) else None
-    if targets != ["Linear"]:
-        raise CheckpointError(f"{field}.config_groups", f"must target ['Linear'], got {targets!r}")
-    ignored = _strings(content.get("ignore", []), f"{field}.ignore")
-    return Quantisation(Format.NVFP4_PACKED, ignored=ignored, kv_scales=bool(content.get("kv_cache_scheme")))
+def _compressed_tensors(keys: Keys) -> Quantisation:
+    keys.one_of("format", ["nvfp4-pack-quantized"])
+    groups = keys.inner("config_groups")
+    names = list(groups)
+    if len(names) != 1:
+        raise CheckpointError(keys.name("config_groups"), "must hold exactly one group")
+    group = groups.inner(names[0])
+    group.one_of("targets", [["Linear"]])
+    group.one_of("format", ["nvfp4-pack-quantized"], "nvfp4-pack-quantized")
+    group.one_of("output_activations", [None], None)
+    for side, dynamic in (("weights", False), ("input_activations", "local")):
+        if group.take(side, None) is not None:
+            _scheme(group.inner(side), bits=4, strategy="tensor_group", dynamic=dynamic)
+    group.finish(frozenset())
+    for key in ("transform_config", "sparsity_config"):  # both would change what a weight means
+        keys.one_of(key, [{}], {})
+    ignored, kv_scales = _patterns(keys, "ignore"), _fp8_cache(keys)
+    keys.finish(INERT)
+    return Quantisation(Format.NVFP4_PACKED, ignored=ignored, kv_scales=kv_scales)
 
 
 def parse_quantisation(config: dict[str, Any], hf_quant: dict[str, Any] | None) -> Quantisation:
     """Read the per-module map from `quantization_config` or, where that is absent, from hf_quant_config.json."""
-    field, content = "config.json: quantization_config", config.get("quantization_config")
-    if content is None:
+    found = Keys(config, "config.json")
+    if found.take("quantization_config", None) is None:
         if hf_quant is None:
             return Quantisation()
-        return _modelopt(hf_quant, "hf_quant_config.json")
-    if not isinstance(content, dict):
-        raise CheckpointError(field, "must be an object")
-    method = content.get("quant_method")
-    if method == "modelopt":
-        return _modelopt(content, field)
-    if method == "compressed-tensors":
-        return _compressed_tensors(content, field)
-    raise CheckpointError(f"{field}.quant_method", f"must be 'modelopt' or 'compressed-tensors', got {method!r}")
+        # Its one object holds the same keys as the other file has beside `quant_method`.
+        outer = Keys(hf_quant, "hf_quant_config.json")
+        inner = outer.inner("quantization")
+        outer.finish(INERT)
+        return _modelopt(inner)
+    keys = found.inner("quantization_config")
+    if keys.one_of("quant_method", ["modelopt", "compressed-tensors"]) == "modelopt":
+        return _modelopt(keys)
+    return _compressed_tensors(keys)

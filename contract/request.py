@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .claims import Limits
@@ -81,11 +80,11 @@ def _integer(field: str, value: object, low: int, high: int | None = None) -> No
         raise InvalidRequest(field, f"must be {bound}, got {value}")
 
 
-def _number(field: str, value: object, low: float, high: float, *, open_low: bool = False) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise InvalidRequest(field, f"must be a finite number, got {value!r}")
-    if value < low or value > high or (open_low and value == low):
-        raise InvalidRequest(field, f"must lie in {'(' if open_low else '['}{low:g}, {high:g}], got {value:g}")
+def _number(field: str, value: Any, low: float, high: float, *, open_low: bool = False) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not low <= value <= high or (open_low and value == low):  # NaN is in no interval
+        interval = f"{'(' if open_low else '['}{low:g}, {high:g}]"
+        raise InvalidRequest(field, f"must be a number in {interval}, got {value!r}")
 
 
 def _ids(field: str, ids: Sequence[int], vocab_size: int) -> None:

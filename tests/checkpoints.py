@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
+
 from specqual.contract.config import parse_target
 from specqual.contract.draft import parse_draft
 from specqual.contract.quantisation import Quantisation
@@ -56,7 +57,7 @@ DFLASH2: dict[str, Any] = {
     "dflash_config": {
         "block_size": 4,
         "mask_token_id": 2,
-        "target_layer_ids": [0, 1],
+        "target_layer_ids": [0],
         "conv_kernel_size": 2,
         "conv_group_size": 8,
         "selector_rank": 4,

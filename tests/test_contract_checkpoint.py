@@ -3,18 +3,21 @@
 import copy
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+
 from specqual.contract import Method
 from specqual.contract.checkpoint import open_draft, open_target
 from specqual.contract.config import parse_target
 from specqual.contract.draft import parse_draft
 from specqual.contract.errors import CheckpointError
 from specqual.contract.quantisation import Format, parse_quantisation
+from specqual.fixtures import path
 
 from .checkpoints import DFLASH2, HYBRID, write_dflash2, write_hybrid
 
@@ -179,6 +182,64 @@ def test_a_rope_scaling_that_is_not_implemented_is_refused() -> None:
         parse_draft({**DFLASH2, "rope_parameters": rope})
 
 
+ROPE = HYBRID["rope_parameters"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_scaling: stands beside rope_parameters"),
+        ({"rope_parameters": None, "rope_scaling": ROPE | {"factor": 2.0}}, "rope_scaling: factor: is not known"),
+        ({"rope_theta": 5e5}, "rope_theta: contradicts config.json: rope_parameters: rope_theta"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor: contradicts"),
+        ({"rope_parameters": {"rope_theta": 1e4}}, "partial_rotary_factor: is missing"),
+        ({"rope_parameters": {"partial_rotary_factor": 0.25}}, "rope_theta: is missing"),
+        ({"layer_types": ["linear_attention", "sliding_attention"]}, "layer_types: must be of full_attention, linear"),
+        ({"rms_norm_eps": 10**400}, "rms_norm_eps: must be a number"),
+    ],
+)
+def test_a_target_setting_that_two_readers_would_take_differently_is_refused(
+    change: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(CheckpointError, match=re.escape(field)):
+        parse_target(HYBRID | change)
+
+
+def test_rope_settings_agree_wherever_they_stand() -> None:
+    parsed = parse_target(HYBRID)
+    assert parse_target(without(HYBRID, "rope_parameters") | {"rope_scaling": ROPE}) == parsed
+    flat = {"rope_theta": ROPE["rope_theta"], "partial_rotary_factor": ROPE["partial_rotary_factor"]}
+    assert parse_target(without(HYBRID, "rope_parameters") | flat) == parse_target(HYBRID | flat) == parsed
+
+
+@pytest.mark.parametrize(("key", "value"), [("tie_word_embeddings", True), ("eos_token_id", 3)])
+def test_the_multimodal_wrapper_must_not_contradict_its_text_part(key: str, value: Any) -> None:
+    wrapper = {"model_type": "qwen3_5", "text_config": HYBRID}
+    assert parse_target(wrapper | {key: HYBRID[key]}).eos_ids == (1,)
+    with pytest.raises(CheckpointError, match=f"config.json: {key}: contradicts config.json: text_config: {key}"):
+        parse_target(wrapper | {key: value})
+
+
+def test_the_last_target_layer_is_no_feature_of_a_drafter() -> None:
+    nested = DFLASH2["dflash_config"] | {"target_layer_ids": [0, 1]}
+    with pytest.raises(CheckpointError, match=r"dflash_config.target_layer_ids: names the last layer, 1"):
+        parse_draft(DFLASH2 | {"dflash_config": nested})
+
+
+def test_a_key_that_stands_twice_is_refused_by_name(target: Path) -> None:
+    text = (target / "config.json").read_text()
+    (target / "config.json").write_text(text.replace("{", '{"rms_norm_eps": 0.5, ', 1))
+    with pytest.raises(CheckpointError, match="config.json: .*'rms_norm_eps' stands twice"):
+        open_target(target)
+
+
+def test_parts_that_an_architecture_does_not_have_are_not_left_out(tmp_path: Path) -> None:
+    dense = Path(shutil.copytree(path("nano/dense"), tmp_path / "dense"))
+    rewrite(dense, lambda tensors: tensors.update({"visual.weight": torch.zeros(1)}))
+    with pytest.raises(CheckpointError, match="visual.weight: is not a tensor"):
+        open_target(dense)
+
+
 def test_the_method_follows_from_the_configured_parts() -> None:
     def method(*dropped: str, **added: Any) -> Method:
         config = copy.deepcopy(DFLASH2)
@@ -230,6 +291,51 @@ def test_the_per_module_format_comes_from_the_file() -> None:
     assert quantisation.format_of("model.layers.0.mlp.up_proj") is Format.NVFP4_PACKED
     with pytest.raises(CheckpointError, match="quant_method: must be"):
         parse_quantisation({"quantization_config": {"quant_method": "gguf"}}, None)
+
+
+MODELOPT = {"quant_method": "modelopt", "quant_algo": "NVFP4", "producer": {"name": "modelopt"}}
+SCHEME = {"num_bits": 8, "type": "float", "dynamic": False}
+WEIGHTS = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16, "symmetric": True}
+PACKED: dict[str, Any] = {
+    "quant_method": "compressed-tensors",
+    "format": "nvfp4-pack-quantized",
+    "config_groups": {"group_0": {"targets": ["Linear"], "weights": WEIGHTS | {"dynamic": False}}},
+    "sparsity_config": {},
+    "transform_config": None,
+}
+
+
+def test_a_cache_in_fp8_is_found_under_both_names() -> None:
+    for how in ({"kv_cache_quant_algo": "FP8"}, {"kv_cache_scheme": SCHEME}):
+        assert parse_quantisation({"quantization_config": MODELOPT | how}, None).kv_scales
+        assert parse_quantisation({}, {"producer": {}, "quantization": {"quant_algo": "FP8"} | how}).kv_scales
+    assert parse_quantisation({"quantization_config": PACKED | {"kv_cache_scheme": SCHEME}}, None).kv_scales
+    assert not parse_quantisation({"quantization_config": PACKED}, None).kv_scales
+
+
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [
+        (MODELOPT | {"kv_cache_quant_algo": "NVFP4"}, "kv_cache_quant_algo: must be one of 'FP8'"),
+        (MODELOPT | {"kv_cache_scheme": SCHEME | {"num_bits": 4}}, "kv_cache_scheme: num_bits"),
+        (MODELOPT | {"kv_cache_scheme": SCHEME | {"dynamic": True}}, "kv_cache_scheme: dynamic"),
+        (MODELOPT | {"kv_cache_scheme": SCHEME | {"colour": 1}}, "kv_cache_scheme: colour: is not known"),
+        (MODELOPT | {"pre_quant_scale": True}, "quantization_config: pre_quant_scale: is not known"),
+        (MODELOPT | {"group_size": 32}, "group_size: must be one of 16"),
+        (MODELOPT | {"quant_algo": "NVFP4_AWQ"}, "quant_algo: must be one of"),
+        (
+            MODELOPT | {"quant_algo": "MIXED_PRECISION", "quantized_layers": {"x": {"quant_algo": "FP8", "y": 1}}},
+            "quantized_layers: x: y: is not known",
+        ),
+        (PACKED | {"transform_config": {"config_groups": {}}}, "transform_config: must be one of {}"),
+        (PACKED | {"sparsity_config": {"format": "dense"}}, "sparsity_config"),
+        (PACKED | {"config_groups": {"a": {"targets": ["Linear"], "weights": WEIGHTS | {"num_bits": 8}}}}, "num_bits"),
+        (PACKED | {"config_groups": {"a": {"targets": ["Linear"]}, "b": {}}}, "config_groups: must hold exactly one"),
+    ],
+)
+def test_a_quantisation_that_is_not_evaluated_is_refused_by_name(content: dict[str, Any], field: str) -> None:
+    with pytest.raises(CheckpointError, match=re.escape(field)):
+        parse_quantisation({"quantization_config": content}, None)
 
 
 def test_kv_scales_are_found_under_either_of_their_names(target: Path) -> None:

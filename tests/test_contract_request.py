@@ -5,6 +5,7 @@ from math import inf, nan
 from typing import Any
 
 import pytest
+
 from specqual.contract import InvalidRequest, Limits, Request, Sampling, validate
 
 LIMITS = Limits(vocab_size=10, max_context=100)
@@ -46,6 +47,7 @@ def test_a_malformed_request_names_its_field(field: str, change: dict[str, Any])
         ("temperature", -0.1),
         ("temperature", nan),
         ("temperature", inf),
+        ("temperature", 10**400),
         ("top_k", -1),
         ("top_p", 0.0),
         ("top_p", 1.5),
