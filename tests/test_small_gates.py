@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+
 from specqual.fixtures import ROOT
 
 pytest.importorskip("transformers", reason="the recipes train in Transformers' classes")
