@@ -9,9 +9,10 @@ from importlib.metadata import version
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
-from ..contract import Claims, Greedy, Method, Request, Rule, Scored, SeedContract, Setup, Unsupported
-from ..contract.checkpoint import open_target
-from .inprocess import ENVELOPES, InProcess, draft_length, limits_of, load, precision, score, take_options
+from specqual.contract import Claims, Method, Request, Rule, Scored, SeedContract, Setup, Unsupported
+from specqual.contract.checkpoint import open_target
+
+from .inprocess import GREEDY, InProcess, draft_length, limits_of, load, precision, score, take_options
 
 HONOURED = frozenset("temperature top_k top_p min_p repetition_penalty seed n ignore_eos stop_ids".split())
 RULES = {Method.NONE: Rule.NONE, Method.NGRAM: Rule.SAMPLER_MATCH, Method.ASSISTED: Rule.RATIO}
@@ -68,7 +69,9 @@ def make(setup: Setup) -> TransformersDecoder:
     target = load(AutoModelForCausalLM, setup.target, dtype, checkpoint.left_out)
     target.generation_config = GenerationConfig()  # the request decides everything
     method, drafts, assistant = Method.NONE, 0, None
-    if options["prompt_lookup"]:
+    if setup.rule is Rule.NONE:
+        pass  # speculation off, whatever else is asked for
+    elif options["prompt_lookup"]:
         method, drafts = Method.NGRAM, draft_length(setup, options["prompt_lookup"])
     elif setup.draft is not None:
         method, drafts = Method.ASSISTED, draft_length(setup, DRAFTS)
@@ -82,7 +85,7 @@ def make(setup: Setup) -> TransformersDecoder:
         version=version("transformers"),
         rule=RULES[method],
         method=method,
-        greedy=Greedy(bitwise=plain, envelope=ENVELOPES[dtype]),
+        greedy=GREEDY,
         sampling=HONOURED,
         seed=SeedContract.ALWAYS if plain else SeedContract.EQUAL_DRAFT_LENGTHS,
         limits=limits_of(checkpoint, drafts),

@@ -80,8 +80,9 @@ def decisions(lab: Lab, request: Request, rounds: list[Round], number: Number, *
 
 def case_of(lab: Lab, answer: Answer, number: Number, *, label: str, scripted: bool = False) -> Case:
     """All decisions of an answer's samples."""
-    request, found = answer.request, []
+    request, found = answer.request, list[Case]()
     for sample in range(request.n):
+        lab.judge.forward((*request.prompt, *answer.samples[sample]))  # one pass serves every prefix
         rounds = [r for r in answer.rounds or () if r.sample == sample]
         found += decisions(lab, request, rounds, number, scripted=scripted)
     return {

@@ -73,16 +73,22 @@ def prompt(lab: "Lab", chance: Random, length: int) -> tuple[int, ...]:
     return piece + tuple(chance.choices(usable(lab), k=length - len(piece)))
 
 
-def greedy_requests(lab: "Lab", clause: str, count: int, tokens: int) -> list[Request]:
-    """Greedy requests of many prompt lengths, one beyond the sliding window first; they run on past the end of sequence
-    where that can be asked for."""
+def greedy_requests(lab: "Lab", clause: str, count: int, tokens: int, *, far: bool = False) -> list[Request]:
+    """Greedy requests of many prompt lengths, if `far` with one beyond the sliding window; they run on past the end of
+    sequence where that can be asked for."""
     chance = lab.random(clause)
     room = max(1, lab.claims.limits.max_context - tokens - 1)
-    beyond = [lab.window + 5] if lab.window is not None and lab.window <= FARTHEST else []
-    lengths = [*beyond, *(LENGTHS * count)][:count]
+    lengths = (LENGTHS * count)[:count]
+    if far and lab.window is not None and lab.window <= FARTHEST:
+        lengths = (*lengths[1:], lab.window + 5)
     on = lab.honours("ignore_eos")
     prompts = [prompt(lab, chance, min(length, room)) for length in lengths]
     return [Request(prompt=ids, max_tokens=tokens, ignore_eos=on) for ids in prompts]
+
+
+def basic_requests(lab: "Lab") -> list[Request]:
+    """The greedy requests that several clauses look at, each from its own side."""
+    return greedy_requests(lab, "basic", lab.effort.prompts, lab.effort.tokens, far=True)
 
 
 @st.composite

@@ -48,7 +48,7 @@ class Judge:
         return cls(load_target(directory), directory)
 
     def forward(self, ids: Sequence[int]) -> Forward:
-        """The reference's pass over these tokens; a longer remembered pass does not serve a shorter one's state."""
+        """The reference's pass over these tokens, remembered."""
         key = tuple(ids)
         found = self._passes.pop(key, None)
         self._passes[key] = found if found is not None else self.target.forward(key)
@@ -56,13 +56,20 @@ class Judge:
             self._passes.popitem(last=False)
         return self._passes[key]
 
-    def logits(self, ids: Sequence[int]) -> Law:
-        """Logits [T, V] in float64; row t is the law after token t. Rows of any remembered extension serve as well."""
+    def _reaching(self, ids: Sequence[int]) -> Forward:
+        """A pass whose first tokens are these: the rows of a longer one are the same, because no token looks ahead."""
         key = tuple(ids)
-        for longer, found in self._passes.items():
-            if longer[: len(key)] == key:
-                return found.logits[: len(key)].double().cpu().numpy()
-        return self.forward(key).logits.double().cpu().numpy()
+        longer = next((known for known in self._passes if known[: len(key)] == key), key)
+        return self.forward(longer)
+
+    def logits(self, ids: Sequence[int]) -> Law:
+        """Logits [T, V] in float64; row t is the law after token t."""
+        logits: Law = self._reaching(ids).logits[: len(ids)].double().cpu().numpy()
+        return logits
+
+    def hidden(self, ids: Sequence[int]) -> tuple[torch.Tensor, ...]:
+        """Hidden states of these tokens: N + 1 of [T, H]."""
+        return tuple(states[: len(ids)] for states in self._reaching(ids).hidden)
 
     def rows(self, request: Request, output: Sequence[int]) -> list[Law]:
         """The processed logits [V] that each output token was chosen from, steps 1 to 3 of Sampling applied."""

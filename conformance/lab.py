@@ -9,14 +9,14 @@ from random import Random
 from typing import Any
 
 import specqual.contract as contract
-from specqual.contract import Claims, Decoder, Make, Rule, Script, Setup, Tape
+from specqual.contract import Claims, Decoder, Make, Request, Rule, Script, Setup, Tape
 from specqual.contract.config import parse_target
 from specqual.contract.draft import parse_draft
 from specqual.contract.errors import CheckpointError
 from specqual.contract.keys import read_json
 from specqual.reference.text import Text, load_text
 
-from .drive import DecoderError, NotOffered, guarded
+from .drive import Answer, DecoderError, NotOffered, guarded, serve
 from .judge import Judge
 from .verdicts import Profile
 
@@ -75,7 +75,8 @@ class Lab:
     """One decoder under test. Decoders are made on demand, kept, and closed together."""
 
     run: Run
-    _made: dict[Setup | tuple[Any, ...], Decoder | Exception] = field(default_factory=dict)
+    _made: dict[tuple[Any, ...], Decoder | Exception] = field(default_factory=dict)
+    _answers: dict[Request, Answer] = field(default_factory=dict)
 
     @property
     def effort(self) -> Effort:
@@ -125,6 +126,12 @@ class Lab:
             return self.make(**changes)
         except Exception as error:
             raise NotOffered(f"the decoder does not load the target that this needs: {error}") from error
+
+    def answer(self, request: Request) -> Answer:
+        """What the configured decoder answers to a request alone; asked once, remembered for every clause."""
+        if request not in self._answers:
+            self._answers[request] = serve(self.decoder, [request])[0]
+        return self._answers[request]
 
     def renew(self) -> None:
         """Close and forget every decoder, so that what a failure left behind does not reach the next clause."""

@@ -13,7 +13,6 @@ from specqual.contract.draft import parse_draft
 from specqual.contract.errors import CheckpointError
 from specqual.contract.keys import read_json
 
-from .drive import serve
 from .generators import usable
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def continuation(lab: "Lab", request: Request) -> tuple[int, ...]:
     """What the decoder itself answers greedily, a few tokens further than asked for."""
     longer = replace(request, max_tokens=request.max_tokens + lab.longest + 1, sampling=Sampling(), stop_ids=())
     room = lab.claims.limits.max_context - len(request.prompt)
-    return serve(lab.decoder, [replace(longer, max_tokens=min(longer.max_tokens, room))])[0].output
+    return lab.answer(replace(longer, max_tokens=min(longer.max_tokens, room))).output
 
 
 def mask_id(lab: "Lab") -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from .chapter import RESULT
 from .clauses import CLAUSES, JUDGE_ONLY
+from .drive import DecoderError
 from .lab import Lab
 from .options import Asked, BadOption, read_options
 from .report import Report
@@ -69,7 +70,8 @@ class Session:
         try:
             _ = self.lab.decoder
         except Exception as error:
-            if isinstance(error.__cause__, ValueError):  # CheckpointError, an unknown option, a value that does not fit
+            bad_setup = isinstance(error, DecoderError) and isinstance(error.__cause__, ValueError)
+            if bad_setup:  # CheckpointError, an unknown option, a value that does not fit
                 pytest.exit(f"specqual: {error.__cause__}", returncode=Status.OPEN)
             return  # each clause reports it
 

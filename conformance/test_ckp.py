@@ -90,7 +90,7 @@ def each_tensor(lab: Lab, clause_id: str, which: str, look: Look) -> Evidence:
     """Change tensors one by one: one of each family deleted, one permuted, every other kind of change once, then more
     as the profile allows."""
     directory, chance = files_of(lab, which), lab.random(clause_id)
-    names = [name for name in read_tensors(directory) if not name.startswith(LEFT_OUT)]
+    names = [name for name in read_tensors(directory) if not name.startswith(tuple(LEFT_OUT))]
     every = [(name, change) for name in names for change in CHANGES]
     chance.shuffle(every)
     first = {(family(pair[0]) if pair[1] in (DELETE, PERMUTE) else "", pair[1].name): pair for pair in every}

@@ -8,7 +8,7 @@ import torch
 from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, NotOffered, guarded, serve, serve_any
 from specqual.conformance.evidence import Case, Evidence, Guard
-from specqual.conformance.generators import greedy_requests, prompt
+from specqual.conformance.generators import basic_requests, greedy_requests, prompt
 from specqual.conformance.lab import Lab, taped
 from specqual.contract import CompactLaw, Key, Proposal, Purpose, Request, Round, Sampling
 from specqual.contract.errors import CheckpointError
@@ -38,7 +38,7 @@ class Twin:
     def context(self, tokens: Sequence[int]) -> DraftContext:
         """What the drafter may look at before a round; `tokens` are prompt and committed output, the anchor last."""
         target = self._lab.judge.target
-        return DraftContext(tuple(tokens), self._lab.judge.forward(tokens[:-1]).hidden, target)
+        return DraftContext(tuple(tokens), self._lab.judge.hidden(tokens[:-1]), target)
 
     def propose(self, tokens: Sequence[int], length: int, sampling: Sampling, u: Callable[[int], float]) -> Proposal:
         return self.drafter.propose(self.context(tokens), length, sampling, u)
@@ -72,8 +72,10 @@ def lengths(lab: Lab, r: Round) -> list[int]:
 def test_proposals_equal_the_reference_drafters(lab: Lab) -> Evidence:
     twin, cases = Twin(lab), list[Case]()
     partial = full = 0
-    for request in greedy_requests(lab, "DRF-1", max(2, lab.effort.prompts // 2), lab.effort.tokens):
-        for where, tokens, r in drafted(serve(lab.decoder, [request])[0]):
+    for request in basic_requests(lab):
+        answer = lab.answer(request)
+        lab.judge.forward((*request.prompt, *answer.output))  # one pass serves every round
+        for where, tokens, r in drafted(answer):
             actual, expected = list(r.proposals), list[int]()
             for length in lengths(lab, r):
                 found = twin.propose(tokens, length, request.sampling, lambda slot: 0.0).tokens
@@ -130,7 +132,8 @@ def test_q_equals_the_reference_drafters_on_the_same_tape(lab: Lab) -> Evidence:
 def test_the_drafters_context_equals_a_replay(lab: Lab) -> Evidence:
     twin, decoder, cases = Twin(lab), lab.decoder, list[Case]()
     tolerance = max(1e-9, 16 * lab.envelope())
-    request = greedy_requests(lab, "DRF-3", 1, lab.effort.span)[0]
+    request = greedy_requests(lab, "DRF-3", 1, lab.effort.span, far=True)[0]
+    lab.judge.forward((*request.prompt, *lab.answer(request).output))  # one pass serves every tick
 
     def look(tick: int, ids: Sequence[int]) -> None:
         try:

@@ -1,6 +1,5 @@
 """GE: greedy output is the target's own, whatever is drafted."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from hypothesis import HealthCheck, Phase, find, settings
@@ -10,29 +9,31 @@ from hypothesis.errors import NoSuchExample
 from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, NotOffered, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
-from specqual.conformance.generators import greedy_requests, requests
-from specqual.conformance.greedy import case_of, minimal, verdict_of
+from specqual.conformance.generators import basic_requests, greedy_requests, requests
+from specqual.conformance.greedy import Serve, case_of, minimal, verdict_of
 from specqual.conformance.lab import Lab, scripted
 from specqual.conformance.scripts import Pattern, greedy_patterns
 from specqual.conformance.verdicts import Verdict
 from specqual.contract import Decoder, Request, Scripted, Traced
 
 
-def judged(
-    lab: Lab, decoder: Decoder, wanted: list[Request], label: str, plain: Callable[[Request], Answer] | None = None
-) -> list[Case]:
-    """Serve the requests one by one and judge each; the first failing one is shrunk and ends the list."""
-    envelope, cases = lab.envelope(decoder), []
+def alone(decoder: Decoder) -> Serve:
+    """Ask this decoder for one request at a time."""
+    return lambda request: serve(decoder, [request])[0]
+
+
+def judged(lab: Lab, ask: Serve, wanted: list[Request], label: str, plain: Serve | None = None) -> list[Case]:
+    """Ask for the requests one by one and judge each; the first failing one is shrunk, put first, and ends the list."""
+    envelope, cases = lab.envelope(), list[Case]()
 
     def rebuild(answer: Answer) -> Case:
         against = plain(answer.request).output if plain is not None else None
         return case_of(lab, answer, label=label, envelope=envelope, plain=against, against="speculation off")
 
     for request in wanted:
-        answer = serve(decoder, [request])[0]
-        case = rebuild(answer)
+        case = rebuild(ask(request))
         if verdict_of(case).verdict is Verdict.VIOLATED:
-            return [minimal(lab, lambda r: serve(decoder, [r])[0], case, request, rebuild), case]
+            return [minimal(lab, ask, case, request, rebuild), case]
         cases.append(case)
     return cases
 
@@ -50,20 +51,19 @@ def hazards(lab: Lab, cases: list[Case]) -> list[Guard]:
 
 @clause("GE-1")
 def test_greedy_tokens_are_the_targets_with_the_configured_drafter(lab: Lab) -> Evidence:
-    wanted = greedy_requests(lab, "GE-1", lab.effort.prompts, lab.effort.tokens)
-    cases = judged(lab, lab.decoder, wanted, "configured drafter")
+    cases = judged(lab, lab.answer, basic_requests(lab), "configured drafter")
     return Evidence("greedy", cases, hazards(lab, cases))
 
 
 @clause("GE-2")
 def test_greedy_output_is_the_same_with_speculation_off(lab: Lab) -> Evidence:
-    plain = lab.plain
-    wanted = greedy_requests(lab, "GE-1", lab.effort.prompts, lab.effort.tokens)[: max(2, lab.effort.prompts // 2)]
+    plain = alone(lab.plain)
+    wanted = basic_requests(lab)[: max(2, lab.effort.prompts // 2)]
     label = "configured drafter, against the same engine without it"
     off = judged(lab, plain, wanted, "speculation off")
     if violated(off):
         return Evidence("greedy", off)
-    cases = judged(lab, lab.decoder, wanted, label, lambda r: serve(plain, [r])[0])
+    cases = judged(lab, lab.answer, wanted, label, plain)
     return Evidence("greedy", cases, hazards(lab, cases))
 
 
@@ -78,7 +78,7 @@ def test_greedy_output_does_not_depend_on_the_draft_length(lab: Lab) -> Evidence
         if decoder.claims.limits.max_draft != length:
             raise NotOffered("the decoder does not follow the draft length that it is given")
         wanted = greedy_requests(lab, f"GE-3/{length}", 1, lab.effort.span)
-        cases = [*judged(lab, decoder, wanted, f"draft length {length}"), *cases]
+        cases = [*judged(lab, alone(decoder), wanted, f"draft length {length}"), *cases]
         if violated(cases):
             break
     return Evidence("greedy", cases)
@@ -91,7 +91,7 @@ def test_greedy_output_does_not_depend_on_the_drafts(lab: Lab) -> Evidence:
     request = greedy_requests(lab, "GE-4", 1, lab.effort.span)[0]
     for name, pattern in greedy_patterns(lab.longest).items():
         with scripted(decoder, pattern.script(lab, request)):
-            cases = [*judged(lab, decoder, [request], f"scripted drafts: {name}"), *cases]
+            cases = [*judged(lab, alone(decoder), [request], f"scripted drafts: {name}"), *cases]
         if violated(cases):
             break
     return Evidence("greedy", cases)
@@ -103,11 +103,11 @@ def test_greedy_output_does_not_depend_on_neighbours(lab: Lab) -> Evidence:
     wanted = greedy_requests(lab, "GE-5", max(3, lab.effort.prompts), lab.effort.span)
     wanted = [replace(r, max_tokens=max(1, r.max_tokens - 3 * i)) for i, r in enumerate(wanted)]
     together = serve(decoder, wanted)
-    alone = [serve(decoder, [r])[0] for r in wanted]
+    single = [lab.answer(request) for request in wanted]
     label = f"one of {len(wanted)} concurrent requests"
     cases = [
-        case_of(lab, answer, label=label, envelope=envelope, plain=single.output, against="the request alone")
-        for answer, single in zip(together, alone, strict=True)
+        case_of(lab, answer, label=label, envelope=envelope, plain=one.output, against="the request alone")
+        for answer, one in zip(together, single, strict=True)
     ]
     return Evidence("greedy", cases)
 

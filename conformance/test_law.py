@@ -121,6 +121,7 @@ def test_decisions_at_the_edge_of_scripted_drafts_are_right(lab: Lab) -> Evidenc
         def script(context: ScriptContext, r: Request = request, e: Edges = edges, d: object = drafter) -> Proposal:
             proposal = d(replace(context, max_draft=min(FEW, context.max_draft)))
             output = context.tokens[len(r.prompt) :]
+            lab.judge.forward((*context.tokens, *proposal.tokens))  # one pass serves every slot
             laws = [lab.judge.law(r, (*output, *proposal.tokens[:i])) for i in range(len(proposal.tokens) + 1)]
             e.offer(len(context.tokens), proposal, laws)
             return proposal

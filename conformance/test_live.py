@@ -5,7 +5,7 @@ from dataclasses import replace
 from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
-from specqual.conformance.generators import greedy_requests
+from specqual.conformance.generators import basic_requests, greedy_requests
 from specqual.conformance.lab import Lab, scripted
 from specqual.conformance.scripts import greedy_patterns
 from specqual.contract import Round, Sampling, Scripted
@@ -13,12 +13,12 @@ from specqual.contract import Round, Sampling, Scripted
 
 def probe(lab: Lab) -> list[Answer]:
     """Greedy and, where honoured, sampled requests with the configured drafter."""
-    wanted = greedy_requests(lab, "LIVE", 2, lab.effort.tokens)
+    wanted = basic_requests(lab)[:3]
     if lab.honours("temperature"):
         wanted += [
             replace(wanted[0], sampling=Sampling(temperature=1.0), max_tokens=lab.effort.span, seed=lab.run.seed)
         ]
-    return [serve(lab.decoder, [request])[0] for request in wanted]
+    return [lab.answer(request) for request in wanted]
 
 
 def drafted(answers: list[Answer]) -> list[Round]:
