@@ -7,11 +7,12 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from specqual.contract import Method, Proposal, Sampling
 from specqual.contract.checkpoint import open_draft
 from specqual.contract.errors import CheckpointError
 from specqual.contract.schema import draft_linears
-from torch import Tensor
 
 from . import markov, selector
 from .choice import Array, Scored, numbers, walk
@@ -106,10 +107,14 @@ class BlockDrafter:
     def propose(
         self, context: DraftContext, length: int, sampling: Sampling, uniform: Callable[[int], float]
     ) -> Proposal:
-        """Exactly `length` drafts, 0 to draft_length; see the class for how they are chosen."""
+        """Exactly `length` drafts, 0 to draft_length, but none at a position beyond the drafter's own context.
+
+        See the class for how they are chosen.
+        """
         if not 0 <= length <= self.draft_length:
             raise ValueError(f"length: must be between 0 and {self.draft_length}, got {length}")
-        if length == 0:
+        length = min(length, self.model.config.max_context - len(context.tokens))  # the first draft stands behind them
+        if length <= 0:
             return Proposal.certain(())
         hidden = self.hidden(context, length)
         logits = self.logits(context.target, hidden)

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from specqual.contract import CompactLaw, Method, Proposal, Sampling
+from torch import Tensor
+
+from specqual.contract import CompactLaw, Method, Proposal, Request, Sampling, Setup
 from specqual.contract.draft import parse_draft
 from specqual.contract.errors import CheckpointError
 from specqual.contract.schema import draft_linears
 from specqual.fixtures import path
-from specqual.reference import selector
+from specqual.reference import make, selector
 from specqual.reference.choice import pick
 from specqual.reference.convolution import convolve, convolve_by_definition
 from specqual.reference.dflash import block_pass, context_rows
@@ -21,8 +23,8 @@ from specqual.reference.ngram import NgramDrafter
 from specqual.reference.nvfp4 import dequantise, quantise_nvfp4
 from specqual.reference.table import TableTarget
 from specqual.reference.target import Target, load_target
-from torch import Tensor
 
+from .decoding import output
 from .draft_checkpoints import (
     BLOCK,
     FULL,
@@ -284,6 +286,32 @@ def test_no_slots_are_an_empty_proposal_and_too_many_an_error(tmp_path: Path, ex
     assert drafter.propose(context, 0, Sampling(temperature=1), no_uniforms) == Proposal((), ())
     with pytest.raises(ValueError, match="length"):
         drafter.propose(context, BLOCK, Sampling(), no_uniforms)
+
+
+@pytest.mark.parametrize("more", [{}, MARKOV])
+def test_nothing_is_drafted_beyond_the_drafter_s_own_context(
+    tmp_path: Path, exact: Target, more: dict[str, Any]
+) -> None:
+    long = load(tmp_path / "long", exact, configuration((FULL,), False, **more))
+    context = draft_context(exact, TOKENS)
+    for room in (5, 4, 1, 0, -1):
+        config = configuration((FULL,), False, **more) | {"max_position_embeddings": len(TOKENS) + room}
+        short = load(tmp_path / str(room), exact, config)
+        for sampling, uniform in ((Sampling(), no_uniforms), (Sampling(temperature=1), middle)):
+            expected = long.propose(context, max(room, 0), sampling, uniform)
+            assert short.propose(context, 5, sampling, uniform) == expected
+            assert len(expected.tokens) == max(room, 0)
+
+
+def test_a_request_outlives_its_drafter(tmp_path: Path) -> None:
+    config = configuration((SLIDING,), False) | {"max_position_embeddings": 20}
+    draft = write(tmp_path, config, tensors(config))
+    request = Request(prompt=TOKENS, max_tokens=14, ignore_eos=True)
+    decoder = make(Setup(target=path("nano/hybrid"), draft=draft))
+    assert output(decoder, request) == output(make(Setup(target=path("nano/hybrid"))), request)
+    ends = [(round.start + len(round.proposals), len(round.proposals)) for round in decoder.rounds(0)]
+    assert max(end for end, drafts in ends if drafts) == 19
+    assert ends[-1] == (len(TOKENS) + 12, 0)
 
 
 def test_a_drafter_for_another_target_is_refused_by_name(tmp_path: Path, exact: Target) -> None:
