@@ -11,7 +11,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..contract import Rule
+from specqual.contract import Rule
+
 from .sampling import Law
 from .verify import judged, residual
 
@@ -156,9 +157,14 @@ def extend(transaction: Callable[[Tokens], Mapping[Tokens, Fraction]], tokens: i
 def accepted_mass(rule: Rule, p: Law, q: Law) -> Law:
     """The probability [V] that a token is drafted and accepted: min(p, q) under the ratio rule, else p q.
 
-    Its sum is the rate of acceptance: p(d) for a one-hot q at d.
+    Its sum is the rate of acceptance: p(d) for a one-hot q at d. ValueError for a rule that does not judge one draft
+    after the other.
     """
-    return np.minimum(p, q) if rule is Rule.RATIO else p * q
+    if rule is Rule.RATIO:
+        return np.minimum(p, q)
+    if rule in (Rule.ONE_HOT, Rule.SAMPLER_MATCH):
+        return p * q
+    raise ValueError(f"rule: {rule} has no acceptance of a draft by itself")
 
 
 def expected_committed(p: Next, q: Draft, length: int, rule: Rule, *, prefix: Tokens = ()) -> Fraction:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
 from specqual.contract import Purpose, Rule
 from specqual.reference.law import (
     accepted_mass,
@@ -155,6 +156,12 @@ def test_the_first_draft_is_accepted_at_the_rate_of_its_closed_form(pair: tuple[
     assert rate(Rule.SAMPLER_MATCH, q) == rate(Rule.ONE_HOT, q) == sum(a * b for a, b in zip(p, q, strict=True))
     assert {rate(rule, point(best, q)) for rule in CHAIN_RULES} == {p[best]}
     assert accepted_mass(Rule.RATIO, p, q).sum() == rate(Rule.RATIO, q)
+
+
+@pytest.mark.parametrize("rule", [Rule.NONE, Rule.BLOCK, Rule.LOSSY])
+def test_no_closed_form_is_made_up_for_a_rule_that_has_none(rule: Rule) -> None:
+    with pytest.raises(ValueError, match=f"rule: {rule}"):
+        accepted_mass(rule, law(1, 1), law(1, 1))
 
 
 # The real code under exact numbers: decisions are constant between breakpoints, so one number per cell tells all.
