@@ -16,10 +16,9 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from ..contract import (
+from specqual.contract import (
     Claims,
     CompactLaw,
-    Greedy,
     Method,
     Request,
     Round,
@@ -29,8 +28,9 @@ from ..contract import (
     Setup,
     Unsupported,
 )
-from ..contract.checkpoint import open_draft, open_target
-from .inprocess import ENVELOPES, InProcess, draft_length, limits_of, load, precision, score, take_options
+from specqual.contract.checkpoint import open_draft, open_target
+
+from .inprocess import GREEDY, InProcess, draft_length, limits_of, load, precision, score, take_options
 
 HONOURED = frozenset("temperature top_k top_p seed n ignore_eos stop_ids".split())
 CLASSES = {Method.DFLASH: engine.DFlashDraftModel, Method.DFLASH2: engine.DFlash2DraftModel}
@@ -143,7 +143,7 @@ def make(setup: Setup) -> DFlashDecoder:
         version=f"{version('dflash')} (transformers {version('transformers')})",
         rule=Rule.NONE if plain else Rule.RATIO,
         method=method,
-        greedy=Greedy(bitwise=plain, envelope=ENVELOPES[dtype]),
+        greedy=GREEDY,
         sampling=HONOURED,
         seed=SeedContract.ALWAYS if plain else SeedContract.EQUAL_DRAFT_LENGTHS,
         limits=limits_of(checkpoint, drafts),

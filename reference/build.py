@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
-from .. import __version__
-from ..contract import Claims, Greedy, Limits, Method, Request, Rule, Sampling, SeedContract, Setup, Unsupported
-from ..contract.keys import read_json
-from ..contract.quantisation import Format, Quantisation, parse_quantisation
-from ..contract.schema import target_linears
+from specqual import __version__
+from specqual.contract import Claims, Greedy, Limits, Method, Request, Rule, Sampling, SeedContract, Setup, Unsupported
+from specqual.contract.keys import read_json
+from specqual.contract.quantisation import Format, Quantisation, parse_quantisation
+from specqual.contract.schema import target_linears
+
 from .decoder import ReferenceDecoder
 from .drafter import Drafter, load_drafter
 from .ngram import NgramDrafter
@@ -20,8 +21,7 @@ from .target import Target, TransformerTarget, load_target
 from .text import load_text
 
 RULES = (Rule.NONE, Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH)
-# Regret in nats that summation order may cause: the length of a span changes the shape of matrix products.
-ENVELOPES = {"float64": 1e-9, "float32": 1e-3}
+DTYPES = ("float64", "float32")
 LOOKED_UP = 4  # K of prompt lookup where the setup names none
 MAX_BATCH = 256  # nothing is shared between requests, so any number will do
 
@@ -35,8 +35,8 @@ def make(setup: Setup) -> ReferenceDecoder:
     """
     ngram, device, quantised = _options(setup.options)
     dtype = setup.dtype or "float64"
-    if dtype not in ENVELOPES:
-        raise ValueError(f"dtype: must be {' or '.join(ENVELOPES)}, got {dtype!r}")
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype: must be {' or '.join(DTYPES)}, got {dtype!r}")
     if setup.rule not in RULES:
         raise Unsupported(f"rule: the reference decoder has no {setup.rule} verification")
     if setup.draft is not None and ngram is not None:
@@ -57,7 +57,7 @@ def make(setup: Setup) -> ReferenceDecoder:
         version=__version__,
         rule=rule,
         method=drafter.method if drafter is not None else Method.SCRIPTED if longest else Method.NONE,
-        greedy=Greedy(bitwise=exact, envelope=0.0 if exact else ENVELOPES[dtype]),
+        greedy=Greedy(bitwise=exact),  # the length of a span changes the shape of matrix products, so their rounding
         sampling=_honoured(text is not None),
         seed=SeedContract.ALWAYS if rule in (Rule.NONE, Rule.SAMPLER_MATCH) else SeedContract.EQUAL_DRAFT_LENGTHS,
         limits=Limits(target.vocab_size, target.max_context, longest, MAX_BATCH, target.eos_ids),

@@ -24,7 +24,7 @@ from specqual.contract import (
     Tokens,
 )
 from specqual.reference import ReferenceDecoder, make
-from specqual.reference.build import ENVELOPES, RULES
+from specqual.reference.build import DTYPES, RULES
 from specqual.reference.text import Text, load_text
 
 Samples = list[tuple[tuple[int, ...], tuple[Round, ...], FinishReason]]
@@ -36,7 +36,6 @@ def add_parser(subparsers: Any) -> None:
         "reference",
         help="decode with the reference decoder",
         description="Decode one prompt with the slow exact decoder and show what every round did.",
-        allow_abbrev=False,
     )
     parser.add_argument("--target", type=Path, required=True, metavar="DIR", help="checkpoint of the target")
     parser.add_argument("--draft", type=Path, metavar="DIR", help="checkpoint of a drafter")
@@ -55,7 +54,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--stop-string", action="append", default=[], metavar="TEXT", help="may be given repeatedly")
     parser.add_argument("--rule", choices=[str(rule) for rule in RULES], default=str(Rule.RATIO))
     parser.add_argument("--draft-length", type=int, metavar="K", help="drafts per round (default: the drafter's own)")
-    parser.add_argument("--dtype", choices=list(ENVELOPES), default="float64")
+    parser.add_argument("--dtype", choices=DTYPES, default="float64")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
