@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer  # type: ignore[import-untyped]
 
-from ..contract.errors import CheckpointError
+from specqual.contract.errors import CheckpointError
 
 
 class Text:
@@ -18,9 +18,15 @@ class Text:
             raise CheckpointError(file.name, f"is not a readable tokenizer ({error})") from None
 
     def encode(self, text: str) -> tuple[int, ...]:
+        """Token ids of a text; ValueError if it holds half of a surrogate pair, as bytes that are no UTF-8 become."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"text: is not valid Unicode ({error.reason} at {error.start})") from None
         return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
 
 

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,6 +111,7 @@ def one_error(capsys: pytest.CaptureFixture[str], field: str, *options: str, tar
         ("prompt[0]: ", ["--ids=-1", "--max-tokens", "3"]),
         ("prompt: ", ["--ids", "", "--max-tokens", "3"]),
         ("prompt: ", ["--text", "", "--max-tokens", "3"]),
+        ("text: ", ["--text", "a\udcff", "--max-tokens", "3"]),  # how a byte that is no UTF-8 arrives
         ("prompt: ", ["--text", "a" * 512, "--max-tokens", "3"]),
         ("ids: ", ["--ids", "1,b", "--max-tokens", "3"]),
         ("max_tokens: ", ["--text", "a", "--max-tokens", "0"]),
@@ -184,6 +187,28 @@ def test_a_bad_checkpoint_is_one_line_that_names_the_part(
     broken = Path(shutil.copytree(DENSE, tmp_path / "broken"))
     damage(broken)
     one_error(capsys, field, "--text", "a", "--max-tokens", "3", target=broken)
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_reader_that_leaves_early_is_no_error(form: list[str]):
+    command = [sys.executable, "-c", "from specqual.cli import main; raise SystemExit(main())", "reference"]
+    process = subprocess.Popen(
+        [*command, "--target", str(DENSE), "--text", TEXT, "--max-tokens", "3", *form],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() not in (0, 2)
+
+
+def test_an_option_is_written_out_under_every_command(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    with pytest.raises(SystemExit) as ended:
+        main(["fixtures", "table", "--ou", str(tmp_path / "out")])
+    assert ended.value.code == 2
+    assert "--out" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_drafter_of_another_target_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path):

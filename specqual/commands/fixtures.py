@@ -5,7 +5,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from ..fixtures import names
+from specqual.fixtures import names
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(names()))
         return 0
     if args.kind == "real":
-        from ..fixtures import real
+        from specqual.fixtures import real
 
         print(real.write(args.out, say=lambda line: print(line, file=sys.stderr)))
         return 0

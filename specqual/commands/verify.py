@@ -7,7 +7,8 @@ from specqual.conformance.audit import audit
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("verify", help="derive the verdicts of a report again", allow_abbrev=False)
+    """Add the subcommand to the command line."""
+    parser = subparsers.add_parser("verify", help="derive the verdicts of a report again")
     parser.add_argument("directory", metavar="DIR", type=Path, help="folder that --report wrote")
 
 
