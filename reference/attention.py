@@ -1,8 +1,9 @@
 """Softmax attention with grouped heads, visibility as a mask, and the target's own attention layer."""
 
 import torch
-from specqual.contract.config import LayerType, TargetConfig
 from torch import Tensor
+
+from specqual.contract.config import LayerType, TargetConfig
 
 from .fp8 import through_fp8
 from .norm import rms_norm, wide

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from specqual.contract import CompactLaw, Proposal, Sampling
 from torch import Tensor
+
+from specqual.contract import CompactLaw, Proposal, Sampling
 
 from .sampling import draw, filtered
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..contract import (
+from specqual.contract import (
     Claims,
     Event,
     Finished,
@@ -21,6 +21,7 @@ from ..contract import (
     Usage,
     validate,
 )
+
 from .drafter import DraftContext, Drafter
 from .rng import Counter
 from .score import score

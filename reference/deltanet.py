@@ -1,9 +1,10 @@
 """The gated delta-net of Qwen3.5: a causal depthwise convolution and a recurrence, one token at a time."""
 
 import torch
-from specqual.contract.config import TargetConfig
 from torch import Tensor
 from torch.nn.functional import silu, softplus
+
+from specqual.contract.config import TargetConfig
 
 from .norm import rms_norm, wide
 from .weights import Layer, project

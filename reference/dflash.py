@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from specqual.contract.config import LayerType
-from specqual.contract.draft import DraftConfig
 from torch import Tensor
 from torch.nn.functional import silu
+
+from specqual.contract.config import LayerType
+from specqual.contract.draft import DraftConfig
 
 from .attention import attention
 from .convolution import convolve, kernels

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from specqual.contract import Method, Proposal, Sampling
 from torch import Tensor
+
+from specqual.contract import Method, Proposal, Sampling
 
 from .drafter import DraftContext
 

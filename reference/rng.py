@@ -3,7 +3,7 @@
 from hashlib import blake2b
 from struct import pack
 
-from ..contract import Key, Purpose
+from specqual.contract import Key, Purpose
 
 _PURPOSES = {purpose: place for place, purpose in enumerate(Purpose)}
 

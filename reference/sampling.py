@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract import Sampling
+from specqual.contract import Sampling
 
 Law = NDArray[Any]
 

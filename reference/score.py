@@ -9,11 +9,12 @@ from itertools import accumulate
 from pathlib import Path
 
 import torch
+from torch import Tensor
+
 from specqual.contract.checkpoint import Checkpoint, open_target
 from specqual.contract.config import TargetConfig
 from specqual.contract.decoder import Scored
 from specqual.contract.request import InvalidRequest
-from torch import Tensor
 
 from .forward import Target
 from .norm import rms_norm

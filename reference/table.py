@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
+
 from specqual.contract.errors import CheckpointError
 from specqual.contract.keys import Keys, read_json
-from torch import Tensor
 
 from .forward import Forward, check_ids
 

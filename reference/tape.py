@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..contract import Key, Purpose, Round, Rule, Tape
+from specqual.contract import Key, Purpose, Round, Rule, Tape
 
 
 @dataclass(frozen=True, slots=True)

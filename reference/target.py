@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from specqual.contract.checkpoint import open_target
-from specqual.contract.config import LayerType, TargetConfig
 from torch import Tensor
 from torch.nn.functional import silu
+
+from specqual.contract.checkpoint import open_target
+from specqual.contract.config import LayerType, TargetConfig
 
 from .attention import attend
 from .deltanet import delta_net

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import Tensor
 
-from ..contract import (
+from specqual.contract import (
     FinishReason,
     Key,
     Proposal,
@@ -19,6 +19,7 @@ from ..contract import (
     TokenLogprobs,
     Tokens,
 )
+
 from .sampling import Law, filtered, order, processed
 from .target import Target
 from .text import Text

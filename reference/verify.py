@@ -9,7 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..contract import CompactLaw, Proposal, Purpose, Rule
+from specqual.contract import CompactLaw, Proposal, Purpose, Rule
+
 from .sampling import Law, draw, point
 
 # A law of a proposal may miss one by this much: it has usually been computed in float32.

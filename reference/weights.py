@@ -6,14 +6,15 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn.functional import linear as affine
+
 from specqual.contract.checkpoint import Checkpoint
 from specqual.contract.config import LayerType, TargetConfig
 from specqual.contract.errors import CheckpointError
 from specqual.contract.quantisation import Format
 from specqual.contract.schema import linear as linear_schema
 from specqual.contract.schema import target_linears
-from torch import Tensor
-from torch.nn.functional import linear as affine
 
 from .fp8 import dequantise_fp8, through_fp8
 from .nvfp4 import dequantise, through_nvfp4

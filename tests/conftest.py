@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from specqual.contract import Setup
 from specqual.reference import ReferenceDecoder, make
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from specqual import fixtures
 from specqual.contract import (
     CompactLaw,
     Event,
@@ -15,8 +16,6 @@ from specqual.contract import (
     Tokens,
 )
 from specqual.reference import ReferenceDecoder
-
-from specqual import fixtures
 
 DENSE, DFLASH2 = fixtures.path("nano/dense"), fixtures.path("nano/dense-dflash2")
 PROMPT = tuple(byte - 32 for byte in b"def add(a, b):")

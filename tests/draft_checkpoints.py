@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
+
 from specqual.contract.draft import parse_draft
 from specqual.contract.quantisation import Quantisation
 from specqual.contract.schema import draft_schema
-from torch import Tensor
 
 VOCAB, HIDDEN, LAYERS, MASK, BLOCK = 96, 32, 4, 3, 6  # vocabulary, width and layers are those of nano/hybrid
 FULL, SLIDING, WINDOW = "full_attention", "sliding_attention", 7

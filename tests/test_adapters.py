@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from specqual.adapters import dflash, transformers
 from specqual.contract import (
     Decoder,

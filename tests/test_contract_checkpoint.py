@@ -198,9 +198,7 @@ ROPE = HYBRID["rope_parameters"]
         ({"rms_norm_eps": 10**400}, "rms_norm_eps: must be a number"),
     ],
 )
-def test_a_target_setting_that_two_readers_would_take_differently_is_refused(
-    change: dict[str, Any], field: str
-) -> None:
+def test_a_setting_that_two_readers_would_take_differently_is_refused(change: dict[str, Any], field: str) -> None:
     with pytest.raises(CheckpointError, match=re.escape(field)):
         parse_target(HYBRID | change)
 

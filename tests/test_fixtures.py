@@ -6,6 +6,8 @@ from math import prod
 
 import pytest
 import torch
+
+from specqual.cli import main
 from specqual.contract import Method
 from specqual.contract.checkpoint import open_draft, open_target
 from specqual.contract.config import LayerType, parse_target
@@ -15,8 +17,6 @@ from specqual.contract.quantisation import Format, Quantisation, parse_quantisat
 from specqual.contract.schema import Schema, draft_schema, target_schema
 from specqual.fixtures import ROOT, geometry, names, nano, path, real, table
 from specqual.fixtures.nano_quantised import E2M1, e2m1_codes, nvfp4
-
-from specqual.cli import main
 
 
 def test_table_files_are_what_the_builder_writes(tmp_path):

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor
+
 from specqual.contract.config import parse_target
 from specqual.contract.errors import CheckpointError
 from specqual.contract.schema import target_linears
@@ -23,7 +25,6 @@ from specqual.reference.nvfp4 import (
     values_of,
 )
 from specqual.reference.target import TransformerTarget, load_target
-from torch import Tensor
 
 from .checkpoints import HYBRID, write, write_hybrid
 

@@ -6,6 +6,8 @@ from math import inf, nan
 from typing import Any
 
 import pytest
+
+from specqual import fixtures
 from specqual.contract import (
     CompactLaw,
     Decoder,
@@ -27,8 +29,6 @@ from specqual.contract import (
 )
 from specqual.reference import ReferenceDecoder, make
 from specqual.reference.verify import lawful
-
-from specqual import fixtures
 
 from .decoding import DENSE, DFLASH2, PROMPT, WARM, knowing, law, output, outputs, serve
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
+
 from specqual.contract import Method, Proposal, Sampling
 from specqual.fixtures import names, path
 from specqual.reference.drafter import BlockDrafter, DraftContext, load_drafter
 from specqual.reference.target import Target, load_target
-from torch import Tensor
 
 from .draft_checkpoints import (
     BLOCK,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+
 from specqual.contract.config import LayerType
 from specqual.contract.errors import CheckpointError
 from specqual.reference.deltanet import recur

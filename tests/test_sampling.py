@@ -8,9 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from specqual.contract import Sampling
-from specqual.reference.law import law
-from specqual.reference.sampling import draw, filtered, order, point, processed, restrict
 from transformers import (
     MinPLogitsWarper,
     RepetitionPenaltyLogitsProcessor,
@@ -18,6 +15,10 @@ from transformers import (
     TopKLogitsWarper,
     TopPLogitsWarper,
 )
+
+from specqual.contract import Sampling
+from specqual.reference.law import law
+from specqual.reference.sampling import draw, filtered, order, point, processed, restrict
 
 quick = settings(derandomize=True, deadline=None, max_examples=60)
 weights = st.lists(st.integers(0, 4), min_size=1, max_size=6).filter(any)

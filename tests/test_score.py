@@ -6,6 +6,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
 from specqual.contract import Scored
 from specqual.contract.config import parse_target
 from specqual.contract.errors import CheckpointError
@@ -14,10 +19,6 @@ from specqual.contract.request import InvalidRequest
 from specqual.contract.schema import target_schema
 from specqual.reference.score import ENTRIES, score, score_many
 from specqual.reference.target import load_target
-from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from .checkpoints import HYBRID, tensors_of, write, write_hybrid
 
