@@ -51,6 +51,8 @@ def _tally(tokens: Tensor) -> _Tally:
 def _add(tally: _Tally, rows: slice, logits: Tensor, first: int) -> None:
     """Take in logits [rows, C] of the ids first .. first + C - 1; ids must come in ascending order."""
     logits = logits.double()
+    if not bool((logits < torch.inf).all()):  # a regret of NaN is larger than nothing: it would pass every comparison
+        raise ValueError("logits: the target's are NaN or infinite here, so no token can be judged by them")
     best, argmax = logits.max(-1).values, logits.argmax(-1)  # argmax: the first of several
     others = logits.scatter(-1, argmax[:, None], -torch.inf).max(-1).values
     known = tally.best[rows].clone()
@@ -146,7 +148,8 @@ def score_many(
 
     A directory is streamed layer by layer in `dtype` on `device`; logits are reduced in float64. A loaded target is
     used as it is, in its own dtype. `progress` is told (steps done, steps in all). InvalidRequest names an id outside
-    the vocabulary, an empty prompt or a pair longer than the context; CheckpointError as load_target.
+    the vocabulary, an empty prompt or a pair longer than the context; CheckpointError as load_target; ValueError says
+    that the target's logits are no numbers.
     """
     report = progress or (lambda done, steps: None)
     if isinstance(target, Path | str) and is_table(target):

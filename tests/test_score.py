@@ -56,6 +56,16 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("wide"), WIDE, tensors)
 
 
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+def test_logits_that_are_no_numbers_judge_nothing(tmp_path: Path, number: float) -> None:
+    tensors = tensors_of(target_schema(parse_target(HYBRID), Quantisation()))
+    tensors["lm_head.weight"][5] = number
+    directory = write(tmp_path, HYBRID, tensors)
+    for target in (directory, load_target(directory)):
+        with pytest.raises(ValueError, match="logits: the target's are NaN or infinite"):
+            score(target, ids(3), ids(4))
+
+
 @pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, 1e-12), (torch.float32, 2e-5)], ids=str)
 def test_score_is_the_log_softmax_of_the_forward_pass(wide: Path, dtype: torch.dtype, bound: float) -> None:
     prompt, output = ids(5, WIDE["vocab_size"]), [*ids(9, WIDE["vocab_size"], seed=1), 2 * ENTRIES + 99]
