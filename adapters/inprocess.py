@@ -82,6 +82,7 @@ class InProcess(ABC):
 
     def close(self) -> None:
         self._waiting.clear()
+        self._events.clear()
 
     def _serve(self, request_id: int, request: Request) -> list[Event]:
         limits = self.claims.limits

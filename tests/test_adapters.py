@@ -239,6 +239,14 @@ def test_a_request_beyond_the_context_is_refused_by_an_event(plain):
     assert event.request_id == request_id
 
 
+def test_a_closed_decoder_is_silent():
+    decoder = transformers.make(setup("dense"))
+    first, _ = (decoder.submit(Request(prompt=prompt, max_tokens=3)) for prompt in PROMPTS[:2])
+    decoder.cancel(first)
+    decoder.close()
+    assert decoder.step() == []
+
+
 def test_cancelling_gives_one_final_event_and_then_silence(plain):
     first, second = (plain.submit(Request(prompt=prompt, max_tokens=3)) for prompt in PROMPTS[:2])
     plain.cancel(second)
