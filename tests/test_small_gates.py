@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from specqual.fixtures import ROOT
 
 pytest.importorskip("transformers", reason="the recipes train in Transformers' classes")
-from specqual.fixtures.recipes import continuations, drafter, evaluate, target, train_drafter
+from specqual.fixtures.recipes import checkpoint, continuations, drafter, evaluate, target, train_drafter
 
 SMALL = ROOT / "small"
 TARGETS = ("dense", "hybrid")
@@ -29,7 +29,7 @@ def target_of(name: str):
 
 @cache
 def drafter_of(name: str) -> drafter.Drafter:
-    return drafter.load(SMALL / name)
+    return checkpoint.load(SMALL / name)
 
 
 def table_of(name: str) -> torch.Tensor:
@@ -240,7 +240,7 @@ def test_g7_jumping_equals_real_decoding_when_sampled_within_three_standard_erro
 
 @pytest.mark.parametrize("name", DRAFTERS)
 def test_g8_a_saved_drafter_reloads_with_every_tensor_used(name, tmp_path):
-    drafter.save(drafter_of(name), tmp_path)
+    checkpoint.save(drafter_of(name), tmp_path)
     for file in ("config.json", "model.safetensors"):
         assert (tmp_path / file).read_bytes() == (SMALL / name / file).read_bytes()
     names = drafter_of(name).state_dict().keys()
