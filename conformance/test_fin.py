@@ -56,12 +56,18 @@ def compared(what: str, answer: Answer, output: Sequence[int], reason: str) -> l
     ]
 
 
-def known_drafts(first: int, known: Sequence[int], tail: str, stop: int | None = None) -> Script:
-    """A drafter that knows the output, all of it or all but the last draft of a round, which may be the stop id."""
+def known_drafts(
+    first: int, known: Sequence[int], tail: str, stop: int | None = None, most: int | None = None
+) -> Script:
+    """A drafter that knows the output, all of it or all but the last draft of a round, which may be the stop id.
+
+    It makes at most `most` drafts.
+    """
 
     def draft(context: ScriptContext) -> Proposal:
         start = len(context.tokens) - first
-        tokens = list(known[start : start + context.max_draft])
+        count = context.max_draft if most is None else min(most, context.max_draft)
+        tokens = list(known[start : start + count])
         if tail == "last draft wrong" and tokens:
             tokens[-1] = next(token for token in (0, 1) if token != tokens[-1])
         if tail == "last draft the stop id" and tokens and stop is not None:
@@ -113,9 +119,11 @@ def test_a_stop_id_ends_the_output_at_every_place_of_a_span(lab: Lab) -> Evidenc
         output, reason = ended(lab, known, (token,), base.max_tokens)
         last = len(output) - 1
         inside += 1 <= last <= longest
-        bonus += last == longest + 1
-        for tail in ("all drafts right", "last draft wrong", "last draft the stop id"):
-            with scripted(lab.decoder, known_drafts(len(base.prompt), known, tail, token)):
+        bonus += 2 <= last <= longest + 1
+        tails: list[tuple[str, int | None]] = [("all drafts right", None), ("last draft wrong", None)]
+        tails += [("last draft the stop id", None), ("all drafts right, up to the token before", max(0, last - 1))]
+        for tail, most in tails:
+            with scripted(lab.decoder, known_drafts(len(base.prompt), known, tail, token, most)):
                 answer = serve(lab.decoder, [replace(base, stop_ids=(token,))])[0]
             cases += compared(f"stop id {token} at token {last}, {tail}", answer, output, reason)
     return Evidence("values", cases, [Guard("stop inside a span", inside), Guard("stop on the bonus token", bonus)])
