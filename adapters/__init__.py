@@ -1,0 +1,1 @@
+"""Other people's engines behind the contract, one module each."""

@@ -9,6 +9,8 @@ from .keys import Keys
 
 
 class LayerType(StrEnum):
+    """What mixes the tokens in a decoder layer, under its name in `layer_types`."""
+
     FULL = "full_attention"
     SLIDING = "sliding_attention"
     LINEAR = "linear_attention"  # gated delta-net

@@ -19,7 +19,9 @@ class Decoder(Protocol):
     """Level 1: anything that turns requests into events."""
 
     @property
-    def claims(self) -> Claims: ...
+    def claims(self) -> Claims:
+        """What this decoder, as it is configured, promises."""
+        ...
 
     def submit(self, request: Request) -> int:
         """Queue a request and return its id; a malformed one raises InvalidRequest and changes nothing."""
@@ -36,7 +38,9 @@ class Decoder(Protocol):
         """End a request: exactly one final event (cancelled, usage), then silence; KeyError if unknown or ended."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give everything back; no event follows."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,9 @@ class Scored:
 class Scoring(Protocol):
     """Log-probabilities of a given sequence: unlocks tie adjudication in the engine's own numerics."""
 
-    def score(self, prompt: Sequence[int], output: Sequence[int]) -> Scored: ...
+    def score(self, prompt: Sequence[int], output: Sequence[int]) -> Scored:
+        """Judge each token of an output behind a prompt of at least one token, without generating anything."""
+        ...
 
 
 @runtime_checkable
@@ -127,9 +133,13 @@ class Inspectable(Protocol):
 class Schedulable(Protocol):
     """Scripted schedules."""
 
-    def preempt(self, request_id: int) -> None: ...
+    def preempt(self, request_id: int) -> None:
+        """Let a live request wait until it is resumed; ticks bring it no event. KeyError if unknown or ended."""
+        ...
 
-    def resume(self, request_id: int) -> None: ...
+    def resume(self, request_id: int) -> None:
+        """Serve a preempted request again, as if it had never waited. KeyError if unknown or ended."""
+        ...
 
     def schedule(
         self,

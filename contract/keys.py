@@ -55,15 +55,21 @@ class Keys:
             self._inner = inner
 
     def name(self, key: str) -> str:
+        """Where a key stands, for messages: `config.json: dflash_config.block_size`."""
         return f"{self._where}: {self._nested}.{key}" if key in self._inner else f"{self._where}: {key}"
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys((*self._inner, *self._content)))
 
     def has(self, key: str) -> bool:
+        """Whether a key is there and not null; it does not count as used."""
         return self._inner.get(key, self._content.get(key)) is not None
 
     def take(self, key: str, default: Any = _MISSING) -> Any:
+        """A key's value, used from now on; null counts as absent. CheckpointError if it is absent without a default.
+
+        The readers below do the same and raise CheckpointError for a value of the wrong type or out of bounds.
+        """
         self._used.add(key)
         value = self._inner.get(key, self._content.get(key, default))
         if value is None and default is not _MISSING:
@@ -73,12 +79,14 @@ class Keys:
         return value
 
     def integer(self, key: str, default: Any = _MISSING, *, low: int = 1, high: int = 2**31) -> int:
+        """An integer between two bounds, both included; true and false are none."""
         value = self.take(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise CheckpointError(self.name(key), f"must be an integer between {low} and {high}, got {value!r}")
         return value
 
     def number(self, key: str, default: Any = _MISSING, *, low: float = 0.0, high: float = 1e12) -> float:
+        """A finite number between two bounds, both included."""
         value = self.take(key, default)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not low <= value <= high:  # NaN is in no range
@@ -86,12 +94,14 @@ class Keys:
         return float(value)
 
     def flag(self, key: str, default: Any = _MISSING) -> bool:
+        """True or false."""
         value = self.take(key, default)
         if not isinstance(value, bool):
             raise CheckpointError(self.name(key), f"must be true or false, got {value!r}")
         return value
 
     def one_of(self, key: str, allowed: Iterable[Any], default: Any = _MISSING) -> Any:
+        """One of the allowed values, of the same type."""
         value, allowed = self.take(key, default), tuple(allowed)
         if not any(value == choice and type(value) is type(choice) for choice in allowed):
             choices = ", ".join(repr(choice) for choice in allowed)
@@ -99,6 +109,7 @@ class Keys:
         return value
 
     def integers(self, key: str, default: Any = _MISSING, *, low: int = 0, high: int = 2**31) -> tuple[int, ...]:
+        """A list of integers between two bounds, or a single one."""
         value = self.take(key, default)
         if isinstance(value, int) and not isinstance(value, bool):
             value = [value]
@@ -109,8 +120,9 @@ class Keys:
             raise CheckpointError(self.name(key), f"must list integers between {low} and {high}, got {value!r}")
         return tuple(value)
 
-    def inner(self, key: str, default: Any = _MISSING) -> "Keys":
-        value = self.take(key, default)
+    def inner(self, key: str) -> "Keys":
+        """An object under a key, to be accounted for by itself."""
+        value = self.take(key)
         if not isinstance(value, dict):
             raise CheckpointError(self.name(key), f"must be an object, got {value!r}")
         return Keys(value, self.name(key))

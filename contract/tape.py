@@ -38,4 +38,6 @@ class Tape(Protocol):
     A draft d is accepted iff u * q(d) < p(d), strictly.
     """
 
-    def uniform(self, key: Key) -> float: ...
+    def uniform(self, key: Key) -> float:
+        """The number in [0, 1) that belongs to a key, however often it is asked for."""
+        ...
