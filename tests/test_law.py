@@ -164,6 +164,21 @@ def test_no_closed_form_is_made_up_for_a_rule_that_has_none(rule: Rule) -> None:
         accepted_mass(rule, law(1, 1), law(1, 1))
 
 
+@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.ONE_HOT])
+def test_a_number_on_the_edge_rejects(rule: Rule) -> None:
+    half, q = Fraction(1, 2), law(0, 1)
+
+    def accepted(p: Any, u: Fraction) -> int:
+        return verify(
+            rule, [p, law(1, 1)], [1], [q], lambda purpose, slot: u if purpose is Purpose.ACCEPT else 0
+        ).accepted
+
+    assert accepted(law(1, 0), Fraction(0)) == 0  # what the target never says is not accepted, whatever the number
+    assert accepted(law(1, 1), half) == 0
+    assert accepted(law(1, 1), half - Fraction(1, 10**9)) == 1
+    assert accepted(law(0, 1), Fraction(0)) == accepted(law(0, 1), 1 - Fraction(1, 10**9)) == 1
+
+
 # The real code under exact numbers: decisions are constant between breakpoints, so one number per cell tells all.
 
 
