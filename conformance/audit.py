@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from .clauses import CLAUSES
+from .clauses import CLAUSES, status_of
 from .evidence import MalformedEvidence, decide
 from .report import BadReport, Loaded, load
 from .verdicts import Profile, Verdict
@@ -27,7 +27,7 @@ def audit(directory: Path) -> Audit:
     derived = undecided = 0
     differences: list[str] = []
     try:
-        Profile(loaded.header.get("profile"))
+        profile = Profile(loaded.header.get("profile"))
     except ValueError:
         raise BadReport("line 1: has no known profile") from None
     seen: set[str] = set()
@@ -49,4 +49,9 @@ def audit(directory: Path) -> Audit:
         derived += 1
         if decision.verdict != stated or decision.detail != line.get("detail") or decision.delta != line.get("delta"):
             differences.append(f"{clause}: the report says {verdict}, its evidence says {decision}")
+    status = status_of(loaded.verdicts, profile)
+    if loaded.footer.get("status") != status:
+        differences.append(
+            f"exit status: the report says {loaded.footer.get('status')}, its verdicts say {int(status)}"
+        )
     return Audit(loaded, derived, undecided, tuple(differences))

@@ -1,9 +1,10 @@
 """Every clause that this suite decides, declared once: `--list`, the report and docs/SPEC.md derive from this table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from .verdicts import Level
+from .verdicts import Level, Profile, Status, Verdict, exit_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +317,13 @@ CLAUSES: dict[str, Clause] = {
     row[0]: Clause(row[0], row[1], row[2], tuple(row[3].split()), row[4], row[5]) for row in _ROWS
 }
 JUDGE_ONLY = frozenset({"LAW-1"})  # says something about the suite, nothing about the decoder
+
+
+def status_of(results: Sequence[Mapping[str, Any]], profile: Profile) -> Status:
+    """Exit status of the lines of a run, by clause and verdict; the judge's own clauses count only if they fail."""
+    found = [(line["clause"], CLAUSES[line["clause"]].level, Verdict(line["verdict"])) for line in results]
+    decoder = [one for one in found if one[0] not in JUDGE_ONLY or one[2] in (Verdict.VIOLATED, Verdict.ERROR)]
+    return exit_status(decoder or found, profile)
 
 
 def matching(pattern: str) -> Iterator[Clause]:

@@ -150,7 +150,8 @@ def _draws(cases: Sequence[Case]) -> Decision:
             total += 1
             off, wanted = _misdrawn(decision)
             allowed = float(decision.get("slack", slack))
-            if off > allowed and allowed < 1:  # at 1 nothing but rounding was left to draw from
+            undecided = allowed >= 1  # nothing but rounding was left to draw from
+            if decision["u"] is None or (off > allowed and not undecided):
                 what = f"{decision['purpose']} of token {decision['token']} at position {decision['position']}"
                 return Decision(Verdict.VIOLATED, f"{what}: {wanted}", case=index, place=place)
             ties += off > 0

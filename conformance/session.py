@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from .chapter import RESULT
-from .clauses import CLAUSES, JUDGE_ONLY
+from .clauses import CLAUSES, status_of
 from .drive import DecoderError
 from .lab import Lab
 from .options import Asked, BadOption, read_options
 from .report import Report
-from .verdicts import Level, Status, Verdict, exit_status
+from .verdicts import Status
 from .waivers import Waiver
 
 
@@ -101,14 +101,7 @@ class Session:
         ]
 
     def status(self) -> Status:
-        verdicts = [
-            (r["clause"], CLAUSES[r["clause"]].level, Verdict(r["verdict"]))
-            for r in self.results
-            if r["clause"] not in JUDGE_ONLY or r["verdict"] in (Verdict.VIOLATED, Verdict.ERROR)
-        ]
-        if not verdicts and self.results:  # the judge alone was examined
-            verdicts = [(r["clause"], Level.MUST, Verdict(r["verdict"])) for r in self.results]
-        return exit_status(verdicts, self.asked.run.profile)
+        return status_of(self.results, self.asked.run.profile)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -117,7 +110,7 @@ class Session:
         settled = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
         if settled and not session.config.option.collectonly:
             session.exitstatus = Status.VIOLATED if self.foreign and not self.status() else self.status()
-            self.report.close(int(session.exitstatus))
+            self.report.close(int(self.status()))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.worker:

@@ -167,3 +167,11 @@ def test_junit_has_the_clause_ids_and_is_well_formed_whatever_the_text(tmp_path)
 def test_nothing_is_written_before_the_first_verdict(tmp_path):
     written(tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_status_that_does_not_follow_from_the_verdicts_is_contradicted(tmp_path):
+    written(tmp_path, result())
+    contents = [json.loads(line) for line in lines(tmp_path)]
+    contents[2]["status"] = 1
+    resealed(tmp_path, contents)
+    assert audit(tmp_path).differences == ("exit status: the report says 1, its verdicts say 0",)
