@@ -92,10 +92,10 @@ def _selector(keys: Keys, vocab: int) -> Selector | None:
 
 def _causal(keys: Keys) -> bool:
     # Two spellings are in use; the drafter is useless under the wrong one, so one of them must be written down.
-    if keys.has("causal") and not keys.has("is_causal"):
-        return keys.flag("causal")
-    keys.take("causal", None)
-    return keys.flag("is_causal")
+    said = {keys.flag(key) for key in ("causal", "is_causal") if keys.take(key, None) is not None}
+    if len(said) > 1:
+        raise CheckpointError(keys.name("causal"), f"contradicts {keys.name('is_causal')}")
+    return said.pop() if said else keys.flag("is_causal")
 
 
 def parse_draft(content: dict[str, Any], where: str = "config.json") -> DraftConfig:

@@ -218,6 +218,13 @@ def test_the_multimodal_wrapper_must_not_contradict_its_text_part(key: str, valu
         parse_target(wrapper | {key: value})
 
 
+def test_causality_is_written_down_once_or_twice_alike() -> None:
+    assert parse_draft({**without(DFLASH2, "is_causal"), "causal": True}).is_causal
+    assert not parse_draft(DFLASH2 | {"causal": False}).is_causal
+    with pytest.raises(CheckpointError, match="config.json: causal: contradicts config.json: is_causal"):
+        parse_draft(DFLASH2 | {"causal": True})
+
+
 def test_the_last_target_layer_is_no_feature_of_a_drafter() -> None:
     nested = DFLASH2["dflash_config"] | {"target_layer_ids": [0, 1]}
     with pytest.raises(CheckpointError, match=r"dflash_config.target_layer_ids: names the last layer, 1"):
