@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import torch
 
-from specqual.contract import Proposal, Purpose, Rule, Sampling, Setup
-from specqual.reference import ReferenceDecoder, make, target, transaction
+from specqual.contract import Greedy, Proposal, Purpose, Rule, Sampling, Setup
+from specqual.reference import ReferenceDecoder, make, transaction
 from specqual.reference.drafter import DraftContext
-from specqual.reference.forward import Forward
+from specqual.reference.forward import Forward, Target
 from specqual.reference.ngram import NgramDrafter
 from specqual.reference.sampling import Law, draw
+from specqual.reference.table import TableTarget
+from specqual.reference.target import TransformerTarget
 from specqual.reference.verify import Uniform, Verdict, judged, verify
 
 from .planting import Faulty
@@ -41,15 +43,20 @@ def n3(setup: Setup) -> Faulty:
 
 
 def n4(setup: Setup) -> Faulty:
-    """The logits of a float32 decoder are off by 1e-7 of themselves, another way in every pass."""
+    """The logits are off by 1e-7 of themselves, another way in every pass, and no more than that is claimed."""
 
-    def disturbed(self: target.TransformerTarget, ids: Sequence[int]) -> Forward:
-        sound = forward(self, ids)
-        noise = torch.rand(sound.logits.shape, generator=torch.Generator().manual_seed(len(ids)))
-        return replace(sound, logits=sound.logits * (1 + 1e-7 * (2 * noise - 1)))
+    def disturbed(sound: Callable[[Target, Sequence[int]], Forward]) -> Callable[[Target, Sequence[int]], Forward]:
+        def forward(self: Target, ids: Sequence[int]) -> Forward:
+            found = sound(self, ids)
+            noise = torch.rand(found.logits.shape, generator=torch.Generator().manual_seed(len(ids)))
+            return replace(found, logits=found.logits * (1 + 1e-7 * (2 * noise - 1)))
 
-    forward = target.TransformerTarget.forward
-    return Faulty(replace(setup, dtype="float32"), {(target.TransformerTarget, "forward"): disturbed})
+        return forward
+
+    kinds = (TransformerTarget, TableTarget)
+    decoder = Faulty(setup, {(kind, "forward"): disturbed(kind.forward) for kind in kinds})
+    decoder.claims = replace(decoder.claims, greedy=Greedy(bitwise=False, envelope=1e-5))
+    return decoder
 
 
 # Noise keyed by position alone is what the sampler-match rule of the reference has: N5 is N2 under its seed contract.
