@@ -33,7 +33,7 @@ def audit(directory: Path) -> Audit:
     seen: set[str] = set()
     for number, line in enumerate(loaded.verdicts, start=2):
         clause, verdict = line.get("clause"), line.get("verdict")
-        if clause not in CLAUSES or verdict not in set(Verdict):
+        if clause not in list(CLAUSES) or verdict not in list(Verdict):
             raise BadReport(f"line {number}: has no known clause and verdict")
         if clause in seen:
             raise BadReport(f"line {number}: {clause} stands twice")

@@ -1,10 +1,14 @@
 """The report: complete or refused, derived again or contradicted, escaped wherever it is shown."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as xml
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from specqual import fixtures
 from specqual.cli import main
@@ -175,3 +179,56 @@ def test_a_status_that_does_not_follow_from_the_verdicts_is_contradicted(tmp_pat
     contents[2]["status"] = 1
     resealed(tmp_path, contents)
     assert audit(tmp_path).differences == ("exit status: the report says 1, its verdicts say 0",)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def places(value: object, path: tuple = ()) -> list[tuple]:
+    """Every path into a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, item in items for place in places(item, (*path, key)))]
+
+
+def put(value: Any, path: tuple, new: object) -> object:
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = put(value[path[0]], path[1:], new)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory) -> Path:
+    """A folder with a sound report, to be written over."""
+    return written(tmp_path_factory.mktemp("fuzz"), result())
+
+
+@pytest.fixture(scope="module")
+def content(sound) -> bytes:
+    return (sound / "report.jsonl").read_bytes()
+
+
+@settings(max_examples=300, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_any_well_sealed_line_is_read_or_refused(sound, content, data):
+    contents = [json.loads(line) for line in content.splitlines()]
+    number = data.draw(st.integers(0, len(contents) - 1))
+    path = data.draw(st.sampled_from(places(contents[number])[1:]))
+    contents[number] = put(contents[number], path, data.draw(JSON))
+    resealed(sound, contents)
+    with suppress(BadReport):
+        audit(sound)
+
+
+@settings(max_examples=200, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 10_000), st.binary(max_size=8))
+def test_any_bytes_are_read_or_refused(sound, content, place, new):
+    place %= len(content)
+    (sound / "report.jsonl").write_bytes(content[:place] + new + content[place + len(new) :])
+    with suppress(BadReport):
+        audit(sound)
