@@ -111,6 +111,14 @@ _ROWS: tuple[tuple[str, Level, str, str, str, str], ...] = (
         "K01 K13 K19",
     ),
     (
+        "GE-7",
+        _S,
+        "The engine's own log-probabilities of its greedy output agree with the reference's.",
+        "Scoring",
+        "scored in a second pass and compared token by token; the claimed or measured envelope is the tolerance",
+        "K30 K31; adjudication of ties in the engine's own numerics",
+    ),
+    (
         "LAW-1",
         _M,
         "The judge itself is exact: accept, residual and bonus of every rule reproduce p over the rationals.",

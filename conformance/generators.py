@@ -1,15 +1,19 @@
 """Requests to examine a decoder with: prompts from text where the target has a tokenizer, else drawn ids."""
 
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis import strategies as st
+from hypothesis.errors import NoSuchExample
 
 from specqual.contract import Request
 
 if TYPE_CHECKING:
     from .lab import Lab
 
+T = TypeVar("T")
 TEXT = '''def merge(left, right):
     """Return one sorted list from two sorted lists."""
     result = []
@@ -89,6 +93,22 @@ def greedy_requests(lab: "Lab", clause: str, count: int, tokens: int, *, far: bo
 def basic_requests(lab: "Lab") -> list[Request]:
     """The greedy requests that several clauses look at, each from its own side."""
     return greedy_requests(lab, "basic", lab.effort.prompts, lab.effort.tokens, far=True)
+
+
+def smallest(strategy: st.SearchStrategy[T], fails: Callable[[T], bool], examples: int, chance: Random) -> T | None:
+    """The smallest drawn example that fails, as Hypothesis shrinks it, or None; the same chance finds the same one."""
+    limits = settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+    )
+    try:
+        found: T = find(strategy, fails, settings=limits, random=chance)
+    except NoSuchExample:
+        return None
+    return found
 
 
 @st.composite

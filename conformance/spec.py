@@ -46,8 +46,8 @@ Every number is named by (seed, sample, round start, position, purpose) with pur
 and is a pure function of that name. A token is drawn by inverse CDF over ascending ids. Under the sampler-match rule
 the target's draw at a position does not know how rounds were cut: its round start is its position.
 
-A decision to cut a draft before slot j may look at the drafts before j and at the shape of q, never at draft j or later:
-dropping d when q(d) < 1/2 with p = (2, 1, 1)/4 and q = (1, 2, 1)/4 yields (4, 3, 1)/8 (`tests/test_law.py`).
+A decision to cut a draft before slot j may look at the drafts before j and at the shape of q, never at draft j or
+later: dropping d when q(d) < 1/2 with p = (2, 1, 1)/4 and q = (1, 2, 1)/4 yields (4, 3, 1)/8 (`tests/test_law.py`).
 """
 
 

@@ -2,19 +2,17 @@
 
 from dataclasses import replace
 
-from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis import strategies as st
-from hypothesis.errors import NoSuchExample
 
 from specqual.conformance.chapter import clause
-from specqual.conformance.drive import Answer, NotOffered, serve
+from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
-from specqual.conformance.generators import basic_requests, greedy_requests, requests
+from specqual.conformance.generators import basic_requests, greedy_requests, requests, smallest
 from specqual.conformance.greedy import Serve, case_of, minimal, verdict_of
 from specqual.conformance.lab import Lab, scripted
 from specqual.conformance.scripts import Pattern, greedy_patterns
 from specqual.conformance.verdicts import Verdict
-from specqual.contract import Decoder, Request, Scripted, Traced
+from specqual.contract import Decoder, Request, Scoring, Scripted, Traced
 
 
 def alone(decoder: Decoder) -> Serve:
@@ -130,16 +128,24 @@ def test_greedy_output_is_right_for_any_request(lab: Lab) -> Evidence:
         cases.append(case_of(lab, answer, label=label, envelope=envelope))
         return verdict_of(cases[-1]).verdict is Verdict.VIOLATED
 
-    limits = settings(
-        max_examples=lab.effort.examples,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        phases=(Phase.generate, Phase.shrink),
-    )
-    try:
-        smallest = find(strategy, fails, settings=limits, random=lab.random("GE-6"))
-    except NoSuchExample:
+    found = smallest(strategy, fails, lab.effort.examples, lab.random("GE-6"))
+    if found is None:
         return Evidence("greedy", cases)
-    fails(smallest)
+    fails(found)
     return Evidence("greedy", cases[-1:], notes={"tried": len(cases)})
+
+
+@clause("GE-7")
+def test_the_engines_own_scores_agree_with_the_reference(lab: Lab) -> Evidence:
+    """Scores are asked for in a pass of their own, after the fact: observing must not change what is observed."""
+    decoder, cases, envelope = lab.decoder, list[Case](), lab.envelope()
+    assert isinstance(decoder, Scoring)
+    for request in basic_requests(lab):
+        output = lab.answer(request).output
+        scored = guarded("score", lambda r=request, o=output: decoder.score(r.prompt, o))
+        judged = lab.judge.judge(request, output)
+        for name, mine in (("logprob", judged.logprob), ("best", judged.best)):
+            what = f"{name} of the output behind a prompt of {len(request.prompt)}"
+            actual = [float(value) for value in getattr(scored, name)]
+            cases.append({"what": what, "expected": list(mine), "actual": actual, "tolerance": envelope})
+    return Evidence("values", cases)
