@@ -1,6 +1,6 @@
 """The sound decoder under many seeds: `python -m tests.clean_seeds --seeds 50` prints one line per run.
 
-Every clause whose cases are drawn from the seed, in the quick profile, on nano targets. The exit status is 1 if in any
+Every clause whose cases the seed draws, in the quick profile, on nano targets. The exit status is 1 if in any
 run a clause is VIOLATED or ends in ERROR, or nothing is decided.
 """
 
@@ -16,7 +16,8 @@ from specqual.conformance.clauses import CLAUSES
 from tests.qualification import Pair, results
 
 PAIRS = (Pair("nano/dense", "nano/dense-dflash2"), Pair("nano/hybrid", "nano/hybrid-dflash"))
-WITHOUT_SEED = ("LAW-5", "CKP-1", "CKP-5", "ERR-2")  # an enumeration, and cases that are always the same
+# An enumeration, cases that are always the same, and changes that are made to every family of tensors anyway.
+WITHOUT_SEED = ("LAW-5", "CKP-1", "CKP-2", "CKP-3", "CKP-5", "ERR-2")
 DRAWN = tuple(clause for clause in CLAUSES if clause not in WITHOUT_SEED)
 CLEAN = frozenset({"EXACT", "HOLDS", "TIE-EXPLAINED"})
 UNCLEAN = frozenset({"VIOLATED", "ERROR"})

@@ -36,13 +36,13 @@ PLANTED = tuple(
     Planted(fault, clause, pair)
     for clause, pair, names in (
         ("GE-1", DFLASH2, "m01a m01b m01c m01d m01e"),
-        ("GE-4", HYBRID, "m01b m01c m01d"),
+        ("GE-4", HYBRID, "m01c m01d"),
         ("LAW-2", DFLASH, "m02a m02e"),
         ("LAW-2", DFLASH2, "m02b m02c m03f m04g"),
         ("LAW-2", MARKOV, "m02d"),
         ("LAW-3", DFLASH2, "m04a m04b m04c m04d m04e m04f m05a m05b m05c"),
-        ("LAW-4", DFLASH2, "m02b m03a m04f"),
-        ("LAW-5", DFLASH2, "m03c m04d m05a"),
+        ("LAW-4", DFLASH2, "m03a"),
+        ("LAW-5", DFLASH2, "m05a"),
         ("RNG-1", DFLASH2, "m03a m03b m03c m03d m03e m03g"),
         ("RNG-3", DFLASH2, "m03d"),
         ("FIN-1", DFLASH2, "m10a m10d m10e m10f m12d"),
@@ -51,7 +51,7 @@ PLANTED = tuple(
         ("FIN-5", DFLASH2, "m10c"),
         ("FIN-6", DFLASH2, "m12a m12c"),
         ("DRF-1", DFLASH2, "m20a m20b m20c m20d m20g m21b m21c m21d m21e m21f m21h m21i m21j m21k m22b m22d m22f"),
-        ("DRF-1", HYBRID, "m20d m21e"),
+        ("DRF-1", HYBRID, "m20d"),
         ("DRF-1", MARKOV, "m21j"),
         ("DRF-3", DFLASH2, "m20c m21a m22e"),
         ("CKP-2", DFLASH2, "m23a m23b m23c m23k"),
@@ -89,32 +89,39 @@ def test_faults_claim_what_the_sound_decoder_claims() -> None:
         assert getattr(faults, fault)(setup).claims == sound, fault
 
 
-CONTROLS = {
-    "n1": DFLASH2,
-    "n2": DFLASH2,
-    "n3": LOOKUP,
-    "n4": DFLASH2,
-    "n5": DFLASH2,
-    "n7": DFLASH2,
+CONTROLS = {  # what they are tried on, and which clauses must stay open: never decided, for want of the hazard or a key
+    "n1": (DFLASH2, set()),
+    "n2": (DFLASH2, set()),
+    "n3": (LOOKUP, {"LAW-2"}),  # nothing of it is ever accepted
+    "n4": (DFLASH2, set()),
+    "n7": (DFLASH2, {"LAW-2", "LAW-3", "RNG-1"}),  # the coins of a block have no keys in the contract
 }
 
 
 @pytest.mark.parametrize("control", CONTROLS)
 def test_a_decoder_that_is_right_in_an_unusual_way_is_not_flagged(control: str) -> None:
-    clauses = ["LIVE-1", "LIVE-3", "GE-1", "GE-2", "GE-4", "LAW-2", "LAW-3", "RNG", "FIN-2", "FIN-3"]
-    found = {
-        name: line["verdict"] for name, line in results(f"tests.faults:{control}", CONTROLS[control], clauses).items()
-    }
-    skipped = {"LAW-2", "LAW-3", "RNG-1"} if control == "n7" else set()  # its coins have no keys in the contract
-    assert {name for name, verdict in found.items() if verdict not in PASSED} == skipped
+    pair, undecided = CONTROLS[control]
+    clauses = ["LIVE-1", "LIVE-3", "GE-1", "GE-4", "LAW-2", "LAW-3", "RNG-1", "RNG-3", "FIN-2"]
+    found = results(f"tests.faults:{control}", pair, clauses)
+    assert {name for name, line in found.items() if line["verdict"] not in PASSED} == undecided
+    assert {name for name, line in found.items() if line["verdict"] in ("VIOLATED", "ERROR")} == set()
+
+
+def test_noise_keyed_by_position_keeps_the_strongest_seed_contract() -> None:
+    found = results("tests.faults:n5", DFLASH2, ["RNG-2", "GE-3"])
+    assert {line["verdict"] for line in found.values()} == {"EXACT"}
 
 
 def test_a_near_tie_is_explained_as_one() -> None:
-    found = results("tests.faults:n4", FLAT, ["GE-1"], 0, "--draft-length", "2")
+    found = results("tests.faults:n4", FLAT, ["GE-1"], 0, "--option", "ngram=2")
     assert found["GE-1"]["verdict"] == "TIE-EXPLAINED", found["GE-1"]["detail"]
 
 
-def test_statistics_pass_block_verification_and_see_a_false_q_from_outside() -> None:
-    right = results("tests.faults:n7_black_box", DFLASH2, ["LAW-6"])["LAW-6"]
-    wrong = results("tests.faults:m02b_black_box", DFLASH2, ["LAW-6"])["LAW-6"]
-    assert (right["verdict"], wrong["verdict"]) == ("HOLDS", "VIOLATED"), (right["detail"], wrong["detail"])
+def test_statistics_pass_block_verification_from_outside() -> None:
+    found = results("tests.faults:n7_black_box", DFLASH2, ["LAW-6"])["LAW-6"]
+    assert found["verdict"] == "HOLDS", found["detail"]
+
+
+def test_statistics_see_a_law_that_is_too_flat_from_outside() -> None:
+    found = results("tests.faults:m04e_black_box", DFLASH2, ["LAW-6"])["LAW-6"]
+    assert found["verdict"] == "VIOLATED", found["detail"]

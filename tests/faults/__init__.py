@@ -35,4 +35,4 @@ from .planting import black_box
 from .verification import m01a, m01b, m01c, m01d, m01e, m04a, m04b, m04c, m04d, m04e, m04f, m04g, m05a, m05b, m05c
 
 # With nothing but the base protocol to be seen, so that statistics decide.
-m02b_black_box, n7_black_box = black_box(m02b), black_box(n7)
+m04e_black_box, n7_black_box = black_box(m04e), black_box(n7)
