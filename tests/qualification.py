@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,7 +32,7 @@ class Pair:
 
 def results(decoder: str, pair: Pair, clauses: Sequence[str], seed: int = 0, *more: str) -> dict[str, dict[str, Any]]:
     """Run these clauses, chapters or prefixes ([] means the quick profile): clause id -> its line of report.jsonl."""
-    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as shown:
+    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as shown, redirect_stderr(shown):
         wanted = [option for clause in clauses for option in ("--clause", clause)]
         options = [*pair.options, *wanted, "--decoder", decoder, "--seed", str(seed), "--report", folder, *more]
         status = pytest.main([str(CONFORMANCE), "-q", "-p", "no:cacheprovider", *options])
