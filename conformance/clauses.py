@@ -88,8 +88,8 @@ _ROWS: tuple[tuple[str, Level, str, str, str, str], ...] = (
     (
         "GE-4",
         _M,
-        "Greedy output does not depend on the drafts: perfect, wrong, wrong at j, right-wrong-right, random, empty, "
-        "end of sequence, mask id, out of range, changing K.",
+        "Greedy output does not depend on the drafts: perfect, wrong, wrong at j, right-wrong-right, one token ahead, "
+        "random, empty, end of sequence, mask id, out of range, changing K.",
         "Scripted",
         "regret of each token under scripted drafters",
         "K01 K12 K13 K19",

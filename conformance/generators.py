@@ -92,7 +92,7 @@ def greedy_requests(lab: "Lab", clause: str, count: int, tokens: int, *, far: bo
 
 def basic_requests(lab: "Lab") -> list[Request]:
     """The greedy requests that several clauses look at, each from its own side."""
-    return greedy_requests(lab, "basic", lab.effort.prompts, lab.effort.tokens, far=True)
+    return greedy_requests(lab, "GE-1", lab.effort.prompts, lab.effort.tokens, far=True)
 
 
 def smallest(strategy: st.SearchStrategy[T], fails: Callable[[T], bool], examples: int, chance: Random) -> T | None:

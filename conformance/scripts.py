@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Pattern:
     """Drafts by letter, one word per round, over and over.
 
-    R right, W wrong, A any token, E end of sequence, M the mask id, X an id outside the vocabulary.
+    R right, N what would be right one token later, W wrong, A any token, E end of sequence, M the mask id, X an id
+    outside the vocabulary.
 
     "Right" is the decoder's own greedy continuation; whether it is the target's is not decided here.
     """
@@ -36,7 +37,7 @@ class Pattern:
     @classmethod
     def drawn(cls, lab: "Lab") -> st.SearchStrategy["Pattern"]:
         """Any pattern that fits K; shrinks to a single undrafted round."""
-        word = st.text(alphabet="RWAEMX", max_size=max(1, lab.longest))
+        word = st.text(alphabet="RWNAEMX", max_size=max(1, lab.longest))
         return st.lists(word, min_size=1, max_size=4).map(lambda words: cls(tuple(words)))
 
     def script(self, lab: "Lab", request: Request) -> Script:
@@ -49,6 +50,8 @@ class Pattern:
             target = right[place] if place < len(right) else ids[0]
             if name == "R":
                 return target
+            if name == "N":
+                return right[place + 1] if place + 1 < len(right) else target
             if name == "W":
                 return next(token for token in (ids[chance.randrange(len(ids))], *ids[:2]) if token != target)
             if name == "E":
@@ -93,6 +96,7 @@ def greedy_patterns(longest: int) -> dict[str, Pattern]:
         "wrong": Pattern(("W" * k,)),
         "wrong at j": Pattern(at),
         "right-wrong-right": Pattern((("RW" * k)[:k], ("WR" * k)[:k])),
+        "one token ahead": Pattern(("N" * k, "R" + "N" * (k - 1))),
         "random": Pattern(("A" * k,)),
         "empty": Pattern(("",)),
         "sometimes empty": Pattern(("R" * k, "", "R" * (k // 2) + "W", "")),
