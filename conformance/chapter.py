@@ -14,7 +14,7 @@ from specqual.contract import Unsupported
 
 from .clauses import CLAUSES, Clause
 from .drive import DecoderError, NotOffered
-from .evidence import Evidence, MalformedEvidence, decide
+from .evidence import Evidence, decide
 from .lab import Lab
 from .proof import prove
 from .verdicts import Decision, Outcome, Verdict, outcome
@@ -110,6 +110,3 @@ def show(result: Result, wanted: Outcome) -> None:
         pytest.fail("\n".join(part for part in (result.proof or text, trace) if part), pytrace=False)
     if wanted is Outcome.SKIPPED:
         pytest.skip(text)
-
-
-__all__ = ["RESULT", "Evidence", "MalformedEvidence", "Result", "clause", "settle"]

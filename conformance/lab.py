@@ -1,15 +1,16 @@
 """The laboratory: the decoder under test with everything that a clause needs to examine it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
+from shlex import join
 from typing import Any
 
 import specqual.contract as contract
-from specqual.contract import Claims, Decoder, Make, Request, Rule, Script, Setup, Tape
+from specqual.contract import Claims, Decoder, Make, Method, Request, Rule, Script, Setup, Tape
 from specqual.contract.config import parse_target
 from specqual.contract.draft import parse_draft
 from specqual.contract.errors import CheckpointError
@@ -60,14 +61,13 @@ class Run:
     def replay(self, clause: str) -> str:
         """The command that runs one clause of this run again."""
         setup = self.setup
-        words = ["pytest --pyargs specqual.conformance", f"--decoder {self.decoder}", f"--target {setup.target}"]
-        words += [f"--draft {setup.draft}" if setup.draft is not None else "--draft none"]
-        words += [f"--rule {setup.rule}"]
-        words += [f"--draft-length {setup.draft_length}"] if setup.draft_length is not None else []
-        words += [f"--dtype {setup.dtype}"] if setup.dtype is not None else []
-        words += [f"--option {name}={value}" for name, value in setup.options.items()]
-        words += [f"--profile {self.profile}", f"--clause {clause}", f"--seed {self.seed}"]
-        return " ".join(words)
+        words = ["pytest", "--pyargs", "specqual.conformance", "--decoder", self.decoder, "--target", str(setup.target)]
+        words += ["--draft", "none" if setup.draft is None else str(setup.draft), "--rule", str(setup.rule)]
+        words += ["--draft-length", str(setup.draft_length)] if setup.draft_length is not None else []
+        words += ["--dtype", setup.dtype] if setup.dtype is not None else []
+        for name, value in setup.options.items():
+            words += ["--option", f"{name}={value}"]
+        return join([*words, "--profile", str(self.profile), "--clause", clause, "--seed", str(self.seed)])
 
 
 @dataclass
@@ -161,6 +161,11 @@ class Lab:
         return self.decoder.claims
 
     @property
+    def drafts(self) -> bool:
+        """Whether a drafter is configured, beside any that a test may pass in."""
+        return self.longest > 0 and self.claims.method not in (Method.NONE, Method.SCRIPTED)
+
+    @property
     def longest(self) -> int:
         """K, the most drafts of one round."""
         return self.claims.limits.max_draft
@@ -225,6 +230,3 @@ def taped(decoder: Decoder, tape: Tape) -> Iterator[None]:
         yield
     finally:
         guarded("tape", lambda: decoder.tape(None))
-
-
-__all__ = ["ALPHA", "Callable", "DecoderError", "Effort", "Lab", "NotOffered", "Run", "scripted", "taped"]

@@ -9,7 +9,6 @@ import hashlib
 import json
 import platform
 import subprocess
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -186,6 +185,3 @@ def load(directory: Path) -> Loaded:
     if footer.get("verdicts") != len(verdicts) or footer.get("counts") != dict(counts):
         raise BadReport(f"line {len(lines)}: the footer counts other verdicts than the report holds")
     return Loaded(lines[0], verdicts, footer)
-
-
-__all__ = ["BadReport", "Loaded", "Report", "load", "sealed", "sys"]

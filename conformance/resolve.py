@@ -1,6 +1,8 @@
 """The one place where `--decoder NAME` becomes an object."""
 
+import sys
 from importlib import import_module
+from pathlib import Path
 
 from specqual.contract import Make
 
@@ -16,12 +18,17 @@ class UnknownDecoder(ValueError):
 
 
 def resolve(name: str) -> Make:
-    """The factory behind a built-in name or `package.module:make`; UnknownDecoder says what is missing."""
+    """The factory behind a built-in name or `package.module:make`; UnknownDecoder says what is missing.
+
+    A module is looked for among what is installed, then in the current folder.
+    """
     path = BUILT_IN.get(name, name)
     module_name, _, attribute = path.partition(":")
     if not attribute:
         names = ", ".join(BUILT_IN)
         raise UnknownDecoder(f"--decoder: {name!r} is none of {names}, nor of the form package.module:make")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
     try:
         module = import_module(module_name)
     except ImportError as error:

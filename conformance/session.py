@@ -16,7 +16,7 @@ from .verdicts import Status
 from .waivers import Waiver
 
 
-@dataclass
+@dataclass(eq=False)  # pytest puts its plugins into sets
 class Session:
     """The plugin object of a run; in an xdist worker it only runs tests, and the controller hears their reports."""
 

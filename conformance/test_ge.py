@@ -42,7 +42,7 @@ def violated(cases: list[Case]) -> bool:
 
 def hazards(lab: Lab, cases: list[Case]) -> list[Guard]:
     """What must have happened for equality to mean anything, where the decoder lets that be seen."""
-    if not isinstance(lab.decoder, Traced):
+    if not (lab.drafts and isinstance(lab.decoder, Traced)):
         return []
     return [Guard(name, sum(case[name] for case in cases)) for name in ("acceptances", "rejections")]
 

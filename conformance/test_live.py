@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from specqual.conformance.chapter import clause
-from specqual.conformance.drive import Answer, serve
+from specqual.conformance.drive import Answer, NotOffered, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import basic_requests, greedy_requests
 from specqual.conformance.lab import Lab, scripted
@@ -28,6 +28,8 @@ def drafted(answers: list[Answer]) -> list[Round]:
 
 @clause("LIVE-1")
 def test_speculation_ran(lab: Lab) -> Evidence:
+    if not lab.drafts:
+        raise NotOffered("no drafter is configured")
     rounds = drafted(probe(lab))
     proposed, accepted = sum(len(r.proposals) for r in rounds), sum(r.accepted for r in rounds)
     forwards = sum(r.target_forwards for r in rounds)
@@ -41,6 +43,8 @@ def test_speculation_ran(lab: Lab) -> Evidence:
 
 @clause("LIVE-2")
 def test_rounds_of_every_shape_occur(lab: Lab) -> Evidence:
+    if not lab.longest:
+        raise NotOffered("speculation is off")
     answers = probe(lab)
     if isinstance(lab.decoder, Scripted):
         request = greedy_requests(lab, "LIVE", 1, lab.effort.span)[0]

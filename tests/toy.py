@@ -39,7 +39,7 @@ class Toy:
             engine="toy",
             version="1 <&>",
             rule=Rule.RATIO,
-            method=Method.NONE,
+            method=Method.NGRAM if drafts else Method.NONE,
             greedy=Greedy(bitwise=True),
             sampling=frozenset({"ignore_eos"}),
             seed=SeedContract.ALWAYS,
