@@ -7,8 +7,7 @@ from tests.clean_seeds import DRAWN, PAIRS, WITHOUT_SEED, run
 from tests.qualification import Pair
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.draft)
-@pytest.mark.parametrize("seed", [7, 2**31])
+@pytest.mark.parametrize(("pair", "seed"), [(PAIRS[0], 7), (PAIRS[1], 2**31)], ids=["dense", "hybrid"])
 def test_another_seed_stays_clean(pair: Pair, seed: int) -> None:
     found = run(pair, seed)
     assert found.clean, str(found)
