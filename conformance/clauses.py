@@ -124,7 +124,7 @@ _ROWS: tuple[tuple[str, Level, str, str, str, str], ...] = (
         "The judge itself is exact: accept, residual and bonus of every rule reproduce p over the rationals.",
         "",
         "enumeration over Fraction: zeros, ties, disjoint supports, candidates fewer than the vocabulary",
-        "speculative sampling, Leviathan et al. 2023; controls N1 N2",
+        "speculative sampling, arXiv 2211.17192; controls N1 N2",
     ),
     (
         "LAW-2",

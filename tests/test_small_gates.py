@@ -87,9 +87,7 @@ def test_g1_the_package_computes_the_same_slots_as_training(name):
         embedded = drafter_of(name).inputs(path.tokens[:, at], table_of(name))
         positions = torch.arange(at + 8)[None]
         with torch.no_grad():
-            theirs = model(
-                target_hidden=path.features[:, :at], noise_embedding=embedded, position_ids=positions
-            )
+            theirs = model(target_hidden=path.features[:, :at], noise_embedding=embedded, position_ids=positions)
         torch.testing.assert_close(ours[:, i], theirs[:, 1:], atol=1e-4, rtol=0)
 
 
@@ -144,8 +142,7 @@ def test_g4_without_features_at_least_half_of_the_gain_is_lost(name):
     path = continued(name.split("-")[0], 0.0)
     blind = replace(path, features=torch.zeros_like(path.features))
     gain, left = (
-        evaluate.length(evaluate.jump(hit.first.numpy(), path.prompt, path.ends.numpy()), draws=1)["length"]
-        - 1
+        evaluate.length(evaluate.jump(hit.first.numpy(), path.prompt, path.ends.numpy()), draws=1)["length"] - 1
         for hit in (evaluate.hits(drafter_of(name), table_of(name), p) for p in (path, blind))
     )
     assert gain > 0.5
@@ -226,9 +223,7 @@ def test_g7_jumping_equals_real_decoding_when_sampled_within_three_standard_erro
     uniforms = np.random.default_rng(0).random(chances.shape[:2])
     predicted = evaluate.jump(chances, path.prompt, path.ends.numpy(), uniforms)
     torch.manual_seed(3)
-    real = [
-        counted_rounds(anchors, len(tokens)) for tokens, anchors in decoded(name, path.tokens[::4, :64], 1.0)
-    ]
+    real = [counted_rounds(anchors, len(tokens)) for tokens, anchors in decoded(name, path.tokens[::4, :64], 1.0)]
 
     def mean_and_error(rounds: list[np.ndarray]) -> tuple[float, float]:
         summary = evaluate.length(rounds)
