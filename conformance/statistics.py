@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, lgamma, log, log1p, sqrt
 
+MOST_SAMPLES = 10**9  # so that a tail, which is summed term by term, stays a matter of seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Tested:
@@ -32,7 +34,7 @@ def binomial_tail(n: int, k: int, p: float) -> float:
     for count in side:  # falls monotonically away from the mean, so it may stop early
         term = exp(_log_binomial(n, count, p))
         total += term
-        if term < total * 1e-17:
+        if term <= total * 1e-17:
             break
     return min(total, 1.0)
 
@@ -57,6 +59,8 @@ def test(p: Sequence[float], counts: Sequence[int], alpha: float, cells: int = 1
     if len(p) != len(counts) or not counts or any(count < 0 for count in counts) or not 0 < alpha < 1:
         raise ValueError("counts: must match p, be non-negative, and have an alpha in (0, 1)")
     samples = sum(counts)
+    if samples > MOST_SAMPLES:
+        raise ValueError(f"counts: hold more than {MOST_SAMPLES} samples")
     for cell, (probability, count) in enumerate(zip(p, counts, strict=True)):
         if probability == 0 and count:
             return Tested(samples, f"cell {cell} has probability zero and was seen {count} times", 1.0, 0.0)

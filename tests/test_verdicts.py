@@ -143,6 +143,12 @@ def test_binomial_tails_equal_exact_sums():
         assert statistics.binomial_tail(n, k, p) == pytest.approx(exact, rel=1e-12)
 
 
+def test_a_tail_beyond_the_smallest_number_is_zero_and_ends_at_once():
+    assert statistics.binomial_tail(10**8, 10**4, 1e-8) == 0.0
+    with pytest.raises(ValueError, match="samples"):
+        statistics.test([0.5, 0.5], [10**9, 10**9], 1e-6)
+
+
 def test_evidence_of_no_known_form_is_malformed():
     for broken in ({}, {"kind": "greedy"}, {"kind": "magic", "cases": [], "guards": []}):
         with pytest.raises(MalformedEvidence):
