@@ -9,6 +9,7 @@ from .report import BadReport, Loaded, load
 from .verdicts import Profile, Verdict
 
 UNDECIDED = frozenset({Verdict.SKIPPED, Verdict.ERROR})  # no evidence speaks; the reason stands in the line
+WAIVER = {"clause", "reason", "link", "expires"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,21 @@ def audit(directory: Path) -> Audit:
         if clause in seen:
             raise BadReport(f"line {number}: {clause} stands twice")
         seen.add(str(clause))
+        evidence, waiver = line.get("evidence"), line.get("waiver")
+        if not isinstance(evidence, dict):
+            raise BadReport(f"line {number}: {clause}: has no evidence")
+        if (verdict == Verdict.WAIVED) != (isinstance(waiver, dict) and set(waiver) == WAIVER):
+            differences.append(
+                f"{clause}: the report says {verdict}, {'without' if verdict == Verdict.WAIVED else 'with'} a waiver"
+            )
         if verdict in UNDECIDED:
             undecided += 1
+            if evidence.get("cases") or evidence.get("guards"):
+                differences.append(f"{clause}: the report says {verdict}, yet it holds evidence to decide by")
             continue
         try:
-            decision = decide(line["evidence"])
-        except (KeyError, MalformedEvidence) as error:
+            decision = decide(evidence)
+        except MalformedEvidence as error:
             raise BadReport(f"line {number}: {clause}: {error}") from None
         stated = Verdict.VIOLATED if verdict == Verdict.WAIVED else verdict
         derived += 1

@@ -61,7 +61,7 @@ def settle(lab: Lab, clause: Clause, gather: Gather, waivers: tuple[Waiver, ...]
     except Exception as error:
         what = str(error) if isinstance(error, DecoderError) else f"{type(error).__name__}: {error}"
         decision = Decision(Verdict.ERROR, what)
-        evidence["notes"] = {"traceback": traceback.format_exc(limit=-6)}
+        evidence = Evidence("occurrences", notes={"traceback": traceback.format_exc(limit=-6)}).json()
         lab.renew()
     replay = lab.run.replay(clause.id)
     proof = prove(clause, evidence, decision, replay) if decision.verdict is Verdict.VIOLATED else ""

@@ -246,7 +246,7 @@ def decide(evidence: Mapping[str, Any]) -> Decision:
         guards = [Guard(**guard) for guard in evidence["guards"]]
         short_of = [guard for guard in guards if guard.seen < guard.needed]
         empty = not evidence["cases"] and evidence["kind"] != "occurrences"
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise MalformedEvidence(f"evidence: {type(error).__name__}: {error}") from None
     if decision.verdict is Verdict.VIOLATED:
         return decision

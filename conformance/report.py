@@ -142,6 +142,7 @@ def _line(number: int, raw: bytes) -> dict[str, Any]:
         raise BadReport(f"line {number}: is longer than {LARGEST_LINE} bytes")
     try:
         line = json.loads(raw, parse_constant=_refuse)
+        canonical(line)  # what cannot be written, such as an infinity in disguise or a depth without end, was not
     except (ValueError, RecursionError) as error:
         raise BadReport(f"line {number}: is not JSON ({error})") from None
     if not isinstance(line, dict) or line.get("type") not in ("header", "verdict", "footer"):

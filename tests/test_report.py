@@ -181,6 +181,59 @@ def test_a_status_that_does_not_follow_from_the_verdicts_is_contradicted(tmp_pat
     assert audit(tmp_path).differences == ("exit status: the report says 1, its verdicts say 0",)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"verdict": "SKIPPED"}, "the report says SKIPPED, yet it holds evidence to decide by"),
+        ({"verdict": "ERROR"}, "the report says ERROR, yet it holds evidence to decide by"),
+        ({"verdict": "WAIVED"}, "the report says WAIVED, without a waiver"),
+    ],
+)
+def test_a_violation_cannot_be_relabelled_as_what_nobody_derives(tmp_path, change, said):
+    written(tmp_path, result(output=[3], logprob=[-9.0]) | change)
+    assert f"GE-1: {said}" in audit(tmp_path).differences
+
+
+def nested(depth: int) -> Any:
+    value: Any = 0
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def values(expected: Any, actual: Any, **more: Any) -> dict[str, Any]:
+    return {"kind": "values", "cases": [{"what": "x", "expected": expected, "actual": actual} | more], "guards": []}
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        values(0.5, 10**400),
+        values(0.5, 0.5, tolerance=10**400),
+        values(nested(400), nested(400)),
+        {
+            "kind": "counts",
+            "cases": [{"label": "", "p": [1e-18, 1.0], "counts": [1, 10**18], "alpha": 1e-6}],
+            "guards": [],
+        },
+    ],
+    ids=["huge integer", "huge tolerance", "deep lists", "more samples than anybody draws"],
+)
+def test_numbers_and_depths_beyond_reason_are_refused_at_once(tmp_path, evidence):
+    written(tmp_path, result() | {"evidence": evidence | {"notes": {}}})
+    with pytest.raises(BadReport, match="line 2: GE-1: evidence"):
+        audit(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"type":"header","format":1e999}\n', b'{"type":"header","x":' + b"[" * 900 + b"]" * 900 + b"}\n"]
+)
+def test_what_no_report_writes_is_refused_by_its_line(tmp_path, content):
+    (tmp_path / "report.jsonl").write_bytes(content)
+    with pytest.raises(BadReport, match="line 1"):
+        load(tmp_path)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
