@@ -70,6 +70,13 @@ def _wrong_tokens(cases: Sequence[Case]) -> Iterable[tuple[int, int | None, str]
                     f"token {place} is {token} where the target's is {argmax}: {regret:.6g} nats worse under its own "
                     f"prefix, margin {margin:.6g}, and rounding explains at most {envelope:.3g}",
                 )
+        emitted = len(case["output"])
+        if emitted < case["max_tokens"] and not (emitted and case["output"][-1] in case["ending"]):
+            yield (
+                index,
+                None,
+                f"{case['label']}: ended after {emitted} of {case['max_tokens']} tokens, though none ends it",
+            )
         plain = case.get("plain")
         if plain is not None and case["bitwise"] and plain != case["output"]:
             pairs = zip(plain, case["output"], strict=False)

@@ -18,11 +18,13 @@ def case_of(
     lab: Lab, answer: Answer, *, label: str, envelope: float, plain: Sequence[int] | None = None, against: str = ""
 ) -> Case:
     """One judged output. `plain` is the output that it must equal, bit for bit where that is claimed."""
-    judged = lab.judge.judge(answer.request, answer.output)
+    request = answer.request
+    judged = lab.judge.judge(request, answer.output)
     case: Case = {
         "label": label,
-        "prompt": list(answer.request.prompt),
-        "max_tokens": answer.request.max_tokens,
+        "prompt": list(request.prompt),
+        "max_tokens": request.max_tokens,
+        "ending": [*request.stop_ids, *(() if request.ignore_eos else lab.claims.limits.eos_ids)],
         "output": list(answer.output[: len(judged.argmax)]),
         "argmax": list(judged.argmax),
         "logprob": list(judged.logprob),
@@ -39,7 +41,7 @@ def case_of(
     decision = verdict_of(case)
     if decision.place is not None and decision.place < len(judged.argmax):
         case["history"] = answer.history(decision.place)
-        case["top"] = [list(pair) for pair in lab.judge.top(answer.request, answer.output[: decision.place])]
+        case["top"] = [list(pair) for pair in lab.judge.top(request, answer.output[: decision.place])]
     return case
 
 

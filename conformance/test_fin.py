@@ -134,6 +134,8 @@ def test_the_token_budget_is_met_exactly(lab: Lab) -> Evidence:
     k, cases = lab.longest, list[Case]()
     base = base_of(lab, "FIN-3", k + 2)
     known = continuation(lab, base)
+    whole = len(known) >= k + 2 or ended(lab, known, (), len(known))[1] == FinishReason.STOP
+    cases.append({"what": "greedy output goes on until something ends it", "expected": True, "actual": whole})
     scripts: list[tuple[str, Callable[[], Script] | None]] = [("configured drafter", None)]
     if isinstance(lab.decoder, Scripted):
         scripts.append(("perfect drafts", lambda: known_drafts(len(base.prompt), known, "all drafts right")))

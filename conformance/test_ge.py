@@ -42,7 +42,7 @@ def violated(cases: list[Case]) -> bool:
 
 def hazards(lab: Lab, cases: list[Case]) -> list[Guard]:
     """What must have happened for equality to mean anything, where the decoder lets that be seen."""
-    if not (lab.drafts and isinstance(lab.decoder, Traced)):
+    if not isinstance(lab.decoder, Traced):
         return []
     return [Guard(name, sum(case[name] for case in cases)) for name in ("acceptances", "rejections")]
 
@@ -50,7 +50,7 @@ def hazards(lab: Lab, cases: list[Case]) -> list[Guard]:
 @clause("GE-1")
 def test_greedy_tokens_are_the_targets_with_the_configured_drafter(lab: Lab) -> Evidence:
     cases = judged(lab, lab.answer, basic_requests(lab), "configured drafter")
-    return Evidence("greedy", cases, hazards(lab, cases))
+    return Evidence("greedy", cases, hazards(lab, cases) if lab.drafts else ())
 
 
 @clause("GE-2")
@@ -62,7 +62,7 @@ def test_greedy_output_is_the_same_with_speculation_off(lab: Lab) -> Evidence:
     if violated(off):
         return Evidence("greedy", off)
     cases = judged(lab, lab.answer, wanted, label, plain)
-    return Evidence("greedy", cases, hazards(lab, cases))
+    return Evidence("greedy", cases, hazards(lab, cases) if lab.drafts else ())
 
 
 @clause("GE-3")
@@ -85,6 +85,8 @@ def test_greedy_output_does_not_depend_on_the_draft_length(lab: Lab) -> Evidence
 @clause("GE-4")
 def test_greedy_output_does_not_depend_on_the_drafts(lab: Lab) -> Evidence:
     decoder = lab.decoder
+    if not lab.longest:
+        raise NotOffered("speculation is off")
     cases: list[Case] = []
     request = greedy_requests(lab, "GE-4", 1, lab.effort.span)[0]
     for name, pattern in greedy_patterns(lab.longest).items():
@@ -92,7 +94,7 @@ def test_greedy_output_does_not_depend_on_the_drafts(lab: Lab) -> Evidence:
             cases = [*judged(lab, alone(decoder), [request], f"scripted drafts: {name}"), *cases]
         if violated(cases):
             break
-    return Evidence("greedy", cases)
+    return Evidence("greedy", cases, hazards(lab, cases))
 
 
 @clause("GE-5")

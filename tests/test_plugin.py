@@ -95,6 +95,13 @@ def test_a_wrong_token_is_violated_with_a_proof_and_a_replay_that_fails_alike(to
     assert proof and proof == [line for line in again.stdout.splitlines() if "First      " in line]
 
 
+def test_an_output_cut_short_is_violated_however_right_its_tokens_are(toy):
+    found = toy("short", "--clause", "GE-1", "--clause", "FIN-3")
+    assert found.returncode == 1, found.stdout
+    assert found.stdout.count("ended after 2 of 32 tokens, though none ends it") >= 1
+    assert "FIN-3 VIOLATED" in found.stdout
+
+
 def test_a_crash_is_an_error_and_no_violation(toy):
     found = toy("crash", "--clause", "GE-1", "--clause", "ERR-2")
     assert found.returncode == 3, found.stdout

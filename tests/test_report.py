@@ -25,6 +25,7 @@ def result(clause="GE-1", verdict="EXACT", **changes):
         "label": HOSTILE,
         "prompt": [1],
         "max_tokens": 1,
+        "ending": [],
         "output": [2],
         "argmax": [2],
         "logprob": [-0.5],

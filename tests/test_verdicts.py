@@ -14,7 +14,8 @@ M = Level.MUST
 
 def greedy(logprob, best, runner_up, *, output=(3,), argmax=(3,), envelope=1e-3, **more):
     columns = {"output": list(output), "argmax": list(argmax), "logprob": [logprob], "best": [best]}
-    case = columns | {"runner_up": [runner_up], "envelope": envelope, "plain": None, "bitwise": False} | more
+    columns |= {"runner_up": [runner_up], "envelope": envelope, "max_tokens": len(output), "ending": []}
+    case = columns | {"plain": None, "bitwise": False} | more
     return {"kind": "greedy", "cases": [case | {"label": "one", "against": "off"}], "guards": []}
 
 
@@ -46,6 +47,16 @@ def test_exact_arithmetic_excuses_exact_ties_only():
 
 def test_an_id_outside_the_vocabulary_is_a_violation_whatever_the_envelope():
     assert decide(greedy(None, -0.7, -0.7, output=(99,), envelope=100.0)).verdict is Verdict.VIOLATED
+
+
+def test_an_output_that_ends_early_is_a_violation_unless_its_last_token_ends_it():
+    found = decide(greedy(-0.1, -0.1, -3.0, max_tokens=4))
+    assert found.verdict is Verdict.VIOLATED
+    assert found.detail == "one: ended after 1 of 4 tokens, though none ends it"
+    assert decide(greedy(-0.1, -0.1, -3.0, max_tokens=4, ending=[3])).verdict is Verdict.EXACT
+    nothing = {"output": [], "argmax": [], "logprob": [], "best": [], "runner_up": [], "envelope": 0.0, "plain": None}
+    nothing |= {"label": "one", "max_tokens": 1, "ending": [3]}
+    assert verdict("greedy", [nothing]) is Verdict.VIOLATED
 
 
 def test_a_bitwise_claim_allows_no_difference_to_speculation_off():

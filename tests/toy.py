@@ -27,7 +27,7 @@ from specqual.contract import (
 )
 from specqual.reference.table import load_table
 
-FAULTS = ("none", "token", "crash", "sleep", "engine", "undrafted", "swallow")
+FAULTS = ("none", "token", "crash", "sleep", "engine", "undrafted", "swallow", "short")
 
 
 class Toy:
@@ -88,7 +88,7 @@ class Toy:
             rounds.append(Round(request_id, 0, start, tokens[-1], proposal.tokens, proposal.q, accepted, tuple(span)))
             tokens += span
         self._rounds[request_id] = tuple(rounds)
-        output = tuple(tokens[len(request.prompt) :])
+        output = tuple(tokens[len(request.prompt) :])[: 2 if self._fault == "short" else None]
         usage = Usage(len(request.prompt), len(output))
         return [Tokens(request_id, output), Finished(request_id, (reason,), usage)]
 
