@@ -6,6 +6,7 @@ from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
 
 import numpy as np
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from specqual import fixtures, reference
 from specqual.conformance.chapter import clause
 from specqual.conformance.draws import PARAMETERS, case_of, counted, slack_of
-from specqual.conformance.drive import NotOffered, guarded, serve
+from specqual.conformance.drive import DecoderError, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import prompt, smallest
 from specqual.conformance.judge import Judge
@@ -46,6 +47,7 @@ TINY_DRAFTS = {
     Method.MARKOV: "nano/dense-markov",
     Method.ASSISTED: "nano/llama",
 }
+PATIENCE = 120.0  # seconds for one path
 FEW = 3  # drafts of one scripted round: enough for a rejection in the middle, few enough to enumerate
 
 
@@ -213,12 +215,17 @@ def path_law(
     with taped(decoder, cells), scripted(decoder, script):
         while True:
             output: list[int] = []
-            request_id = guarded("submit", lambda: decoder.submit(request))
-            while len(output) < tokens:
-                for event in guarded("step", decoder.step):
-                    if isinstance(event, Tokens) and event.request_id == request_id:
+            request_id, stop, ended = guarded("submit", lambda: decoder.submit(request)), monotonic() + PATIENCE, False
+            while len(output) < tokens and not ended:
+                if monotonic() > stop:
+                    raise DecoderError(f"{tokens} tokens did not come within {PATIENCE:g} seconds")
+                for event in (e for e in guarded("step", decoder.step) if e.request_id == request_id):
+                    if isinstance(event, Tokens):
                         output += event.ids
-            guarded("cancel", lambda i=request_id: decoder.cancel(i))
+                    else:
+                        ended = True
+            if not ended:
+                guarded("cancel", lambda i=request_id: decoder.cancel(i))
             key = tuple(output[:tokens])
             total[key] = total.get(key, Fraction(0)) + cells.weight
             if not cells.advance():
