@@ -66,9 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.clean_seeds", description=__doc__)
     parser.add_argument("--seeds", type=int, default=50, help="how many (default: 50)")
     parser.add_argument("--first", type=int, default=1, help="the first one (default: 1; 0 is the suite's own)")
+    drafts = [pair.draft for pair in PAIRS]
+    parser.add_argument("--draft", choices=drafts, nargs="+", default=drafts, help="which pairs (default: all)")
     options = parser.parse_args(arguments)
+    pairs = [pair for pair in PAIRS if pair.draft in options.draft]
     done = []
-    for one in runs(range(options.first, options.first + options.seeds)):
+    for one in runs(range(options.first, options.first + options.seeds), pairs):
         print(one, flush=True)
         done.append(one)
     total = Counter(verdict for one in done for verdict in one.verdicts.values())
