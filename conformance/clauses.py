@@ -188,7 +188,7 @@ _ROWS: tuple[tuple[str, Level, str, str, str, str], ...] = (
         _M,
         "Different seeds, and different samples of one request, are different streams; sample 0 does not depend on n.",
         "",
-        "sampled outputs under 8 seeds and n samples",
+        "outputs under 8 seeds, and of 4 samples; equal ones count where chance rules them out",
         "K03 K07 (seed without effect)",
     ),
     (

@@ -5,7 +5,7 @@ A verdict is never stored without the evidence that it follows from: `specqual v
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import isfinite
+from math import comb, exp, isfinite, log
 from typing import Any
 
 from . import statistics
@@ -207,6 +207,37 @@ def _ledger(cases: Sequence[Case]) -> Decision:
     return Decision(Verdict.EXACT, f"{len(seen)} numbers, each read for one decision, none missing")
 
 
+# -- streams: outputs of random streams, and which of them must be one and which must not --------------------------
+
+
+def _streams(cases: Sequence[Case]) -> Decision:
+    """Whether equal outputs within a family of streams are more than chance.
+
+    That any g of n streams meet in an output with P(output)^(g - 1) < c happens at a rate below comb(n, g)·c, so c is
+    alpha, shared among families and sizes g, by that number.
+    """
+    undecided = False
+    for index, case in enumerate(cases):
+        names, outputs, families = case["names"], case["outputs"], case["families"]
+        for one, other in case["equal"]:
+            if outputs[one] != outputs[other]:
+                detail = f"{names[one]} and {names[other]} are one stream, and their outputs differ"
+                return Decision(Verdict.VIOLATED, detail, case=index)
+        for family in families:
+            share = float(case["alpha"]) / len(cases) / len(families) / (len(family) - 1)
+            groups = [[other for other in family if outputs[other] == outputs[one]] for one in family]
+            for group in groups:
+                chance = (len(group) - 1) * (case["logprob"][group[0]] or 0.0)
+                if chance < log(share / comb(len(family), len(group))):
+                    same = " and ".join(names[one] for one in group)
+                    detail = f"{same} have the same output, and that by chance with probability {exp(chance):.2g}"
+                    return Decision(Verdict.VIOLATED, detail, case=index)
+            undecided |= len(groups[0]) == len(family)
+    if undecided:
+        return Decision(Verdict.INCONCLUSIVE, "the target is so certain here that equal outputs are no surprise")
+    return Decision(Verdict.EXACT, "outputs of different streams are no more alike than chance has it")
+
+
 # -- changes: what must be refused by name, what must make a difference, and what must make none ---------------------
 
 
@@ -241,6 +272,7 @@ KINDS: dict[str, Callable[[Sequence[Case]], Decision]] = {
     "draws": _draws,
     "counts": _counts,
     "ledger": _ledger,
+    "streams": _streams,
     "changes": _changes,
     "occurrences": _occurrences,
 }

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .clauses import CLAUSES
-from .lab import ALPHA
+from .lab import ALPHA, SHARES
 from .verdicts import Status, Verdict
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
     if claims is not None:
         keys = ("engine", "version", "rule", "method", "dtype", "threads")
         reporter.write_line("claims: " + ", ".join(f"{key} {claims[key]}" for key in keys))
-    reporter.write_line(f"false alarms of the whole run: at most {ALPHA:g}, all of it for LAW-6")
+    reporter.write_line(f"false alarms of the whole run: at most {ALPHA:g}, shared by {' and '.join(SHARES)}")
     if session.asked.report is not None and session.results:
         reporter.write_line(f"report: {session.asked.report}")
     reporter.write_line(f"exit status {int(status)}: {MEANING[status]}")

@@ -18,7 +18,7 @@ from specqual.conformance.drive import DecoderError, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import prompt, smallest
 from specqual.conformance.judge import Judge
-from specqual.conformance.lab import ALPHA, Lab, scripted, taped
+from specqual.conformance.lab import SHARES, Lab, scripted, taped
 from specqual.conformance.scripts import SHAPES, sampled
 from specqual.conformance.tapes import Cells, Edges
 from specqual.conformance.verdicts import Profile
@@ -279,7 +279,7 @@ def test_the_joint_law_of_sampled_tokens_is_the_targets(lab: Lab) -> Evidence:
             answer = serve(decoder, [request])[0]
             counts[cells.get(answer.output[:3], len(cells))] += 1
         label = f"first three tokens behind {list(ids)} on {name}, {base.sampling}"
-        cases.append({"label": label, "p": p, "counts": counts, "alpha": ALPHA, "wanted": lab.effort.wanted})
+        cases.append({"label": label, "p": p, "counts": counts, "alpha": SHARES["LAW-6"], "wanted": lab.effort.wanted})
     return Evidence("counts", cases)
 
 

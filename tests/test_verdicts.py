@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from specqual.conformance import statistics
+from specqual.conformance.clauses import CLAUSES
 from specqual.conformance.evidence import MalformedEvidence, decide
+from specqual.conformance.lab import ALPHA, SHARES
 from specqual.conformance.verdicts import OUTCOMES, Level, Outcome, Profile, Status, Verdict, exit_status, outcome
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -74,7 +76,7 @@ def test_a_hazard_that_never_occurred_is_inconclusive_and_a_violation_is_not():
 
 
 def test_no_case_at_all_is_inconclusive():
-    for kind in ("greedy", "values", "draws", "ledger", "changes"):
+    for kind in ("greedy", "values", "draws", "ledger", "streams", "changes"):
         assert verdict(kind, []) is Verdict.INCONCLUSIVE
 
 
@@ -116,6 +118,24 @@ def test_a_number_may_decide_once_and_no_decision_may_go_without():
     assert verdict("ledger", [case | {"required": ["1/0/3/3/residual"]}]) is Verdict.VIOLATED
     again = case | {"read": [*case["read"], "1/0/3/4/bonus"], "repeatable": True}
     assert verdict("ledger", [again]) is Verdict.EXACT  # the target's own draw, read again in the next round
+
+
+def test_streams_may_meet_in_likely_outputs_only():
+    case = {"label": "", "names": ["a", "b", "c"], "outputs": [[1, 2], [1, 3], [1, 2]], "logprob": [-40.0, None, -40.0]}
+    case |= {"families": [[0, 1]], "equal": [[0, 2]], "alpha": 1e-6}
+    assert verdict("streams", [case]) is Verdict.EXACT
+    assert verdict("streams", [case | {"equal": [[0, 1]]}]) is Verdict.VIOLATED
+    assert verdict("streams", [case | {"families": [[0, 1, 2]]}]) is Verdict.VIOLATED
+    likely = case | {"logprob": [-3.0, None, -3.0]}
+    assert verdict("streams", [likely | {"families": [[0, 1, 2]]}]) is Verdict.EXACT
+    assert verdict("streams", [likely | {"families": [[0, 2]]}]) is Verdict.INCONCLUSIVE
+    eight = {"names": ["s"] * 8, "outputs": [[1]] * 8, "logprob": [-3.0] * 8, "families": [list(range(8))], "equal": []}
+    assert verdict("streams", [case | eight]) is Verdict.VIOLATED  # one is likely, eight together are not
+
+
+def test_the_shares_of_the_error_rate_make_up_the_whole():
+    assert sum(SHARES.values()) == pytest.approx(ALPHA)
+    assert SHARES.keys() <= CLAUSES.keys()
 
 
 def test_a_refusal_must_name_the_field_and_be_of_the_right_type():
