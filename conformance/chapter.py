@@ -4,7 +4,9 @@ import json
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from math import isfinite
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -70,6 +72,22 @@ def settle(lab: Lab, clause: Clause, gather: Gather, waivers: tuple[Waiver, ...]
     seconds = round(perf_counter() - started, 3)
     excuse = None if waiver is None else asdict(waiver)
     return Result(clause.id, verdict, decision.detail, decision.delta, evidence, proof, replay, seconds, excuse)
+
+
+def undecided(clause: str, problem: str, replay: str, seconds: float) -> Result:
+    """The ERROR of a clause that came to no verdict, because the test process died or another plugin broke its test."""
+    evidence = Evidence("occurrences", notes={"traceback": problem}).json()
+    detail = f"no verdict was reached: {problem.strip().splitlines()[-1] if problem.strip() else 'the test failed'}"
+    return Result(clause, Verdict.ERROR, detail, None, evidence, "", replay, round(seconds, 3))
+
+
+def clause_of(nodeid: str) -> str | None:
+    """The clause that the test of this node decides; None for a test that is none of ours."""
+    path, _, name = nodeid.partition("::")
+    if not (Path(__file__).parent / Path(path).name).is_file():
+        return None
+    test = getattr(import_module(f"{__package__}.{Path(path).stem}"), name, None)
+    return next((mark.args[0] for mark in getattr(test, "pytestmark", ()) if mark.name == "clause"), None)
 
 
 def clause(identifier: str) -> Callable[[Gather], Callable[..., None]]:

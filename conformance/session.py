@@ -1,12 +1,12 @@
 """One conformance run inside pytest: which clauses, their verdicts, the report and the exit status."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pytest
 
-from .chapter import RESULT
+from .chapter import RESULT, clause_of, undecided
 from .clauses import CLAUSES, status_of
 from .drive import DecoderError
 from .lab import Lab
@@ -25,7 +25,7 @@ class Session:
     worker: bool
     report: Report
     results: list[dict[str, Any]] = field(default_factory=list)
-    foreign: bool = False  # a test failed that is none of ours
+    foreign: bool = False  # a test failed that is none of ours, or one of ours behind its verdict
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Session":
@@ -85,12 +85,17 @@ class Session:
         if self.worker:
             return
         found = getattr(report, "specqual", None)
+        lost = clause_of(report.nodeid) if report.failed and found is None else None
         if found is not None:
-            result = json.loads(found)
-            self.results.append(result)
-            self.report.add(result)
+            self._settled(json.loads(found))
+        elif lost is not None and all(result["clause"] != lost for result in self.results):
+            self._settled(asdict(undecided(lost, str(report.longrepr), self.asked.run.replay(lost), report.duration)))
         elif report.failed:
             self.foreign = True
+
+    def _settled(self, result: dict[str, Any]) -> None:
+        self.results.append(result)
+        self.report.add(result)
 
     def pytest_report_header(self) -> list[str]:
         run = self.asked.run
@@ -101,6 +106,7 @@ class Session:
         ]
 
     def status(self) -> Status:
+        """What the verdicts say."""
         return status_of(self.results, self.asked.run.profile)
 
     @pytest.hookimpl(trylast=True)

@@ -70,3 +70,5 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
     if session.asked.report is not None and session.results:
         reporter.write_line(f"report: {session.asked.report}")
     reporter.write_line(f"exit status {int(status)}: {MEANING[status]}")
+    if session.foreign:
+        reporter.write_line("another test of this run failed, which pytest reports as 1")

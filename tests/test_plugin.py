@@ -1,6 +1,7 @@
 """The plugin from the outside: selection, options, exit statuses, and its absence when nobody asks for it."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -107,6 +108,21 @@ def test_a_crash_is_an_error_and_no_violation(toy):
     assert found.returncode == 3, found.stdout
     assert "step raised ZeroDivisionError: the toy broke" in found.stdout
     assert "VIOLATED" not in found.stdout
+
+
+def test_a_decoder_that_takes_its_process_along_is_an_error_and_the_report_says_so(toy, folder):
+    shutil.copy(Path(__file__).parent / "toy.py", folder)  # a worker has the current folder only
+    found = toy("die", "--clause", "GE-1", "--clause", "CKP-1", "-n", "1", "--report", "out")
+    assert found.returncode == 3, found.stdout
+    assert {clause: verdict for clause, verdict, _ in verdicts(folder / "out")} == {"GE-1": "ERROR", "CKP-1": "SKIPPED"}
+
+
+def test_a_test_that_another_plugin_breaks_is_an_error_of_its_clause(toy, folder, monkeypatch):
+    monkeypatch.syspath_prepend(str(folder))
+    (folder / "breaks.py").write_text("def pytest_runtest_setup(item):\n    raise RuntimeError('no room')\n")
+    found = toy("none", "--clause", "GE-1", "-p", "breaks", "--report", "out")
+    assert found.returncode == 3, found.stdout
+    assert [verdict for _, verdict, _ in verdicts(folder / "out")] == ["ERROR"]
 
 
 def test_an_engine_that_refuses_is_skipped_and_nothing_is_judged(toy):

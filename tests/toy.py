@@ -3,6 +3,7 @@
 `make` builds it; options plant one fault each, so that tests see every verdict.
 """
 
+import os
 import time
 
 import numpy as np
@@ -27,7 +28,7 @@ from specqual.contract import (
 )
 from specqual.reference.table import load_table
 
-FAULTS = ("none", "token", "crash", "sleep", "engine", "undrafted", "swallow", "short")
+FAULTS = ("none", "token", "crash", "sleep", "engine", "undrafted", "swallow", "short", "die")
 
 
 class Toy:
@@ -66,6 +67,8 @@ class Toy:
             return []
         if self._fault == "crash":
             raise ZeroDivisionError("the toy broke")
+        if self._fault == "die":
+            os._exit(7)
         if self._fault == "sleep":
             time.sleep(60)
         request_id, request = self._queue.pop(0)
