@@ -27,7 +27,7 @@ COLOURS = {
     Verdict.ERROR: "bold magenta",
 }
 MEANING = {
-    Status.CLEAN: "every clause that was decided holds",
+    Status.CLEAN: "every clause that counts and was decided holds, or is waived",
     Status.VIOLATED: "violated",
     Status.OPEN: "nothing was judged, or something was left open that this profile needs",
     Status.ERROR: "the decoder failed: its clauses are undecided",
