@@ -52,6 +52,11 @@ def malformed(lab: Lab, good: Request) -> list[tuple[str, Request]]:
     return found
 
 
+def named(field: str) -> str:
+    """A field as an error names it, without its index; the colon keeps `n` from being found in every word."""
+    return f"{field.split('[')[0]}:"
+
+
 @clause("ERR-1")
 def test_malformed_requests_are_refused_by_name(lab: Lab) -> Evidence:
     good = greedy_requests(lab, "ERR-1", 1, min(8, lab.effort.span))[0]
@@ -63,12 +68,12 @@ def test_malformed_requests_are_refused_by_name(lab: Lab) -> Evidence:
             validate(request, lab.claims.limits)
         except InvalidRequest as error:
             field = error.field
-        case = {"what": what, "field": field.split("[")[0], "types": ["InvalidRequest"], "expect": "refused"}
+        case = {"what": what, "field": named(field), "types": ["InvalidRequest"], "expect": "refused"}
         raised = None
         try:
             guarded("submit", lambda r=request: lab.decoder.submit(r))
         except InvalidRequest as error:
-            raised = {"type": "InvalidRequest", "text": str(error)}
+            raised = {"type": "InvalidRequest", "text": f"{named(error.field)} {error.problem}"}
         except (DecoderError, Unsupported, NotOffered) as error:
             cause = error.__cause__ or error
             raised = {"type": type(cause).__name__, "text": str(cause)}
