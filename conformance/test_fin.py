@@ -100,9 +100,10 @@ def end_of_sequence(lab: Lab, base: Request) -> list[Case]:
     rows = lab.judge.rows(base, known)
     gaps = [float(row.max() - row[eos]) for row in rows]
     place = min(range(len(gaps)), key=lambda i: (gaps[i], i))
-    if gaps[place] <= 0:
-        return []
-    earlier = min((gap for gap in gaps[:place]), default=gaps[place] + 2.0)
+    earlier = min(gaps[:place], default=gaps[place] + 2.0)
+    rounding = 2 * lab.envelope()
+    if gaps[place] <= 0 or earlier - gaps[place] <= rounding:
+        return []  # the best token already, or rounding decides where it comes first
     biased = replace(base, sampling=replace(base.sampling, logit_bias=((eos, (gaps[place] + earlier) / 2),)))
     answer = serve(lab.decoder, [biased])[0]
     return compared(f"end of sequence at token {place}", answer, [*known[:place], eos], str(FinishReason.STOP))
