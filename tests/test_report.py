@@ -235,6 +235,23 @@ def test_what_no_report_writes_is_refused_by_its_line(tmp_path, content):
         load(tmp_path)
 
 
+def test_a_terminal_never_obeys_a_report(tmp_path, capsys):
+    written(tmp_path, result(output=[3], logprob=[-9.0], label="\x1b[2J"), result("GE-2") | {"detail": "\x1b[2J"})
+    contents = [json.loads(line) for line in lines(tmp_path)]
+    contents[0]["decoder"] = "\x1b]0;owned\x07"
+    contents[1]["evidence"]["cases"][0] |= {"plain": [2], "bitwise": True, "argmax": [3]}
+    resealed(tmp_path, contents)
+    assert main(["verify", str(tmp_path)]) == 1
+    written(tmp_path, result())
+    contents = [json.loads(line) for line in lines(tmp_path)]
+    contents[0]["decoder"] = "\x1b]0;owned\x07"
+    resealed(tmp_path, contents)
+    assert main(["verify", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "\\x1b]0;owned\\x07" in shown and "\\x1b[2J" in shown
+    assert "\x1b" not in shown and "\x07" not in shown
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),

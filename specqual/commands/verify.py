@@ -12,15 +12,22 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("directory", metavar="DIR", type=Path, help="folder that --report wrote")
 
 
+def printable(text: str) -> str:
+    """Text that a terminal shows and does not obey."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def run(args: argparse.Namespace) -> int:
     """Status 0 if every verdict is derived again, 1 if one does not follow; a bad report raises BadReport."""
     found = audit(args.directory)
     header = found.loaded.header
     for difference in found.differences:
-        print(difference)
+        print(printable(difference))
     if not found.differences:
         print(
-            f"{found.derived} verdicts derived again, {found.undecided} were skipped or errors: "
-            f"{header.get('decoder')} on {header.get('target')}, exit status {found.loaded.footer.get('status')}"
+            printable(
+                f"{found.derived} verdicts derived again, {found.undecided} were skipped or errors: "
+                f"{header.get('decoder')} on {header.get('target')}, exit status {found.loaded.footer.get('status')}"
+            )
         )
     return 1 if found.differences else 0
