@@ -172,7 +172,10 @@ def _draws(cases: Sequence[Case]) -> Decision:
 
 def _counts(cases: Sequence[Case]) -> Decision:
     share = [float(case["alpha"]) / len(cases) for case in cases]
-    tests = [statistics.test(case["p"], case["counts"], alpha) for case, alpha in zip(cases, share, strict=True)]
+    tests = [
+        statistics.test(case["p"], case["counts"], alpha, float(case["slack"]))
+        for case, alpha in zip(cases, share, strict=True)
+    ]
     for index, (case, test) in enumerate(zip(cases, tests, strict=True)):
         if test.rejected is not None:
             return Decision(Verdict.VIOLATED, f"{case['label']}: {test.rejected}", case=index)

@@ -50,11 +50,12 @@ def pooled(p: Sequence[float], counts: Sequence[int], cells: int) -> tuple[list[
     return law, seen
 
 
-def test(p: Sequence[float], counts: Sequence[int], alpha: float, cells: int = 16) -> Tested:
+def test(p: Sequence[float], counts: Sequence[int], alpha: float, slack: float = 0.0, cells: int = 16) -> Tested:
     """Test counts against the law p at error rate alpha.
 
     Half of alpha goes to the total variation (Weissman et al. 2003: P(‖p̂ - p‖₁ ≥ e) ≤ (2^k - 2) exp(-n e² / 2) over k
-    cells), half to exact binomial tails of each cell. A count on a cell of probability zero rejects at once.
+    cells), half to exact binomial tails of each cell. A count on a cell of probability zero rejects at once. `slack` is
+    the total variation that rounding may explain: any law that near to p must pass.
     """
     if len(p) != len(counts) or not counts or any(count < 0 for count in counts) or not 0 < alpha < 1:
         raise ValueError("counts: must match p, be non-negative, and have an alpha in (0, 1)")
@@ -62,7 +63,7 @@ def test(p: Sequence[float], counts: Sequence[int], alpha: float, cells: int = 1
     if samples > MOST_SAMPLES:
         raise ValueError(f"counts: hold more than {MOST_SAMPLES} samples")
     for cell, (probability, count) in enumerate(zip(p, counts, strict=True)):
-        if probability == 0 and count:
+        if probability == 0 and count and not slack:
             return Tested(samples, f"cell {cell} has probability zero and was seen {count} times", 1.0, 0.0)
     law, seen = pooled(p, counts, cells)
     k = len(law)
@@ -70,14 +71,15 @@ def test(p: Sequence[float], counts: Sequence[int], alpha: float, cells: int = 1
         return Tested(0, None, 1.0, 1.0)
     reach = 0.5 * sqrt(2 * (log(2.0**k - 2 if k > 1 else 1.0) + log(2 / alpha)) / samples)
     variation = 0.5 * sum(abs(c / samples - q) for q, c in zip(law, seen, strict=True))
-    bound, visible = min(1.0, variation + reach), min(1.0, 2 * reach)
-    if variation > reach:
-        reason = (
-            f"total variation {variation:.4g} over {k} cells, chance explains {reach:.4g} at error rate {alpha:.1g}"
-        )
+    bound, visible = min(1.0, variation + reach), min(1.0, 2 * reach + slack)
+    if variation > reach + slack:
+        explained = f"chance and rounding explain {reach + slack:.4g} at error rate {alpha:.1g}"
+        reason = f"total variation {variation:.4g} over {k} cells, {explained}"
         return Tested(samples, reason, bound, visible)
     for cell, (q, count) in enumerate(zip(law, seen, strict=True)):
-        tail = binomial_tail(samples, count, q)
+        seen_share = count / samples
+        nearest = min(max(seen_share, q - slack), q + slack)  # of what rounding may have made of q
+        tail = 1.0 if nearest == seen_share else binomial_tail(samples, count, nearest)
         if tail < alpha / (4 * k):
             reason = f"cell {cell} was seen {count} times of {samples}, expected {samples * q:.1f}; chance {tail:.2g}"
             return Tested(samples, reason, bound, visible)

@@ -214,7 +214,7 @@ def values(expected: Any, actual: Any, **more: Any) -> dict[str, Any]:
         values(nested(400), nested(400)),
         {
             "kind": "counts",
-            "cases": [{"label": "", "p": [1e-18, 1.0], "counts": [1, 10**18], "alpha": 1e-6}],
+            "cases": [{"label": "", "p": [1e-18, 1.0], "counts": [1, 10**18], "alpha": 1e-6, "slack": 0.0}],
             "guards": [],
         },
     ],

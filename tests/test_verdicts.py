@@ -154,10 +154,19 @@ def test_a_tensor_that_is_used_must_make_a_difference():
 
 
 def test_counts_of_the_right_law_hold_and_a_visible_bias_is_found():
-    case = {"label": "one", "p": [0.5, 0.25, 0.25], "alpha": 1e-6, "wanted": 0.1}
+    case = {"label": "one", "p": [0.5, 0.25, 0.25], "alpha": 1e-6, "slack": 0.0, "wanted": 0.1}
     assert verdict("counts", [case | {"counts": [5000, 2500, 2500]}]) is Verdict.HOLDS
     assert verdict("counts", [case | {"counts": [5600, 2200, 2200]}]) is Verdict.VIOLATED
     assert verdict("counts", [case | {"counts": [5, 2, 3]}]) is Verdict.INCONCLUSIVE
+
+
+def test_a_law_as_near_as_rounding_explains_passes_and_a_farther_one_does_not():
+    p, counts = [0.5, 0.5, 0.0], [5_500_000, 4_499_000, 1_000]
+    assert statistics.test(p, counts, 1e-6).rejected is not None
+    near, far = (statistics.test(p, counts, 1e-6, slack) for slack in (0.06, 0.04))
+    assert near.rejected is None and far.rejected is not None
+    assert near.bound > 0.05  # what is known about the bias does not shrink by an excuse
+    assert near.visible > 0.06
 
 
 def test_a_token_of_probability_zero_rejects_at_once():
