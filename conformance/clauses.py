@@ -163,8 +163,8 @@ _ROWS: tuple[tuple[str, Level, str, str, str, str], ...] = (
         _M,
         "The joint law of the first three sampled tokens is the target's.",
         "",
-        "fixed number of samples on a tiny target; finite-sample bounds on total variation and on each cell, beyond what "
-        "rounding explains; for decoders without a tape",
+        "fixed number of samples on a tiny target; finite-sample bounds on total variation and on each cell, beyond "
+        "what rounding explains; for decoders without a tape",
         "K02 K03 K04 K05",
     ),
     (
