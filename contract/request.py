@@ -21,7 +21,7 @@ class InvalidRequest(ValueError):
 class Sampling:
     """How the target's logits become the law p that a token is drawn from.
 
-    The order is fixed and part of the contract (docs/SPEC.md, chapter SMP):
+    The order is fixed and part of the contract (docs/SPEC.md, "The law p of a request"):
 
     1. `logit_bias` is added;
     2. `repetition_penalty` (prompt and output), then `presence_penalty` and `frequency_penalty` (output only);
