@@ -1,0 +1,67 @@
+"""The gated delta-net, one token at a time: the recurrence, and the causal convolution in front of it."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Exactly what the recurrence consumes, token by token, after every rounding; and what the convolution consumed.
+
+    `mixed` [T, channels]; `key` [T, heads, key_dim]; `value` [T, heads, value_dim]; `decay`, `beta` [T, heads].
+    """
+
+    mixed: Tensor
+    key: Tensor
+    value: Tensor
+    decay: Tensor
+    beta: Tensor
+
+    def __len__(self) -> int:
+        return len(self.mixed)
+
+    def cut(self, start: int, end: int) -> "Inputs":
+        return Inputs(*(getattr(self, name)[start:end] for name in self.__slots__))
+
+    def followed_by(self, other: "Inputs") -> "Inputs":
+        return Inputs(*(torch.cat([getattr(self, name), getattr(other, name)]) for name in self.__slots__))
+
+
+def step(state: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor) -> Tensor:
+    """One token: the state [heads, key_dim, value_dim] forgets by decay, then writes beta (value - what key reads).
+
+    Products and sums are separate calls: contracted to one rounding, the same token could have two results.
+    """
+    state = state * decay[:, None, None]
+    write = beta[:, None] * (value - (key[:, :, None] * state).sum(1))
+    return state + key[:, :, None] * write[:, None]
+
+
+def recur(state: Tensor, query: Tensor, inputs: Inputs, start: int, boundary: int) -> tuple[Tensor, Tensor]:
+    """One loop over T tokens: outputs [T - start, heads, value_dim], and the state behind the first `boundary` tokens.
+
+    `query` [T - start, heads, key_dim] are those of the tokens from `start` on: the ones before are a replay, whose
+    outputs were handed out when they were new. Fold and verify are this one loop, so both round alike.
+    """
+    stored, outputs = state, []
+    for token in range(len(inputs)):
+        state = step(state, inputs.key[token], inputs.value[token], inputs.decay[token], inputs.beta[token])
+        if token + 1 == boundary:
+            stored = state
+        if token >= start:
+            outputs.append((query[token - start, :, :, None] * state).sum(1))
+    return torch.stack(outputs) if outputs else query.new_zeros(0, *inputs.value.shape[1:]), stored
+
+
+def convolve(history: Tensor, rows: Tensor, taps: Tensor) -> Tensor:
+    """Causal depthwise convolution of rows [T, channels] behind history [kernel - 1, channels] with [channels, kernel].
+
+    The last tap meets the current row. Taps are added from the oldest row on.
+    """
+    everything = torch.cat([history, rows]).to(taps.dtype)
+    total = everything[: len(rows)] * taps[:, 0]
+    for tap in range(1, taps.shape[1]):
+        total = total + everything[tap : tap + len(rows)] * taps[:, tap]
+    return total
