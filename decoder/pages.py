@@ -87,11 +87,12 @@ class Pages:
     def read(self, stream: Stream, table: Table, first: int, end: int) -> tuple[int, Tensor, Tensor]:
         """Keys and values [S, kv_heads, d] of the positions from `first` to `end`, and the position of the first row.
 
-        They begin and end at multiples of 64; what lies outside of the table's pages is zero, and rows that nobody has
-        written hold whatever the page held: a mask must hide both.
+        They begin and end at multiples of 64; rows outside of what was asked for are zero, whatever a page holds.
         """
         start, stop = first // KEYS * KEYS, -(-end // KEYS) * KEYS
         pages = table[start // PAGE : stop // PAGE]
-        rows = self._data[pages + [0] * ((stop - start) // PAGE - len(pages)), :, :, : stream.width]
-        heads = (stop - start, stream.kv_heads, stream.head_dim)
-        return start, rows[:, 0].reshape(heads), rows[:, 1].reshape(heads)
+        rows = self._data[pages + [0] * ((stop - start) // PAGE - len(pages)), :, :, : stream.width]  # a copy
+        rows = rows.transpose(0, 1).reshape(2, stop - start, stream.kv_heads, stream.head_dim)
+        rows[:, : first - start] = 0
+        rows[:, end - start :] = 0
+        return start, rows[0], rows[1]
