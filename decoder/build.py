@@ -14,11 +14,13 @@ from specqual.contract.errors import CheckpointError
 from specqual.contract.schema import target_linears
 
 from .block import load_drafter
-from .engine import LONGEST_CHUNK, Engine, Target
+from .engine import LONGEST_CHUNK, Engine
 from .memory import Store
 from .pages import Pages
+from .prefixes import Prefixes
 from .propose import Ngram, Proposer
 from .slots import Slots
+from .span import Target
 from .table import is_table, load_table
 from .target import load_target
 from .text import Text
@@ -31,11 +33,13 @@ LOOKED_UP = 4  # K of prompt lookup where the setup names none
 @dataclass(frozen=True, slots=True)
 class Options:
     """The decoder's own options: `ngram` looks up suffixes of so many tokens instead of using a drafter; `samples` may
-    be in at once; `pages` of the pool, by default enough for each of them to fill the context."""
+    be in at once; `pages` of the pool, by default enough for each of them to fill the context; `prefixes` kept in the
+    prefix cache, counted in chunks of 64 tokens, 0 for none."""
 
     ngram: int | None = None
     samples: int = 16
     pages: int | None = None
+    prefixes: int = 256
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Options":
@@ -44,8 +48,9 @@ class Options:
         for name, value in given.items():
             if name not in known:
                 raise ValueError(f"{name}: unknown option; there are {', '.join(known)}")
-            if isinstance(value, bool) or not str(value).isdecimal() or int(value) < 1:
-                raise ValueError(f"{name}: must be a positive integer, got {value!r}")
+            low = 0 if name == "prefixes" else 1
+            if isinstance(value, bool) or not str(value).isdecimal() or int(value) < low:
+                raise ValueError(f"{name}: must be an integer of at least {low}, got {value!r}")
         return cls(**{name: int(value) for name, value in given.items()})
 
 
@@ -86,7 +91,7 @@ def make(setup: Setup) -> Engine:
         weight_format=_weight_format(checkpoint),
         kv_format="fp8" if checkpoint is not None and checkpoint.quantisation.kv_scales else "dense",
     )
-    return Engine(target, proposer, store, claims, text)
+    return Engine(target, proposer, store, Prefixes(store, options.prefixes), claims, text)
 
 
 def _models(
@@ -127,7 +132,8 @@ def _store(
     streams = (*target.streams, *(proposer.streams if proposer is not None else ()))
     net = None if checkpoint is None else checkpoint.config.delta_net
     layers = () if net is None else target.recurrent
-    slots = Slots(net, layers, options.samples, longest + 1, dtype)
+    kept = min(options.samples, options.prefixes)  # states behind cached prefixes
+    slots = Slots(net, layers, options.samples + kept, longest + 1, dtype)
     store = Store(Pages(streams, 0, dtype), slots, options.samples)
     most = store.most_pages(target.max_context, max(LONGEST_CHUNK, longest + 1))
     store.pages = Pages(streams, options.pages or options.samples * most, dtype)

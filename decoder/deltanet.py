@@ -39,20 +39,22 @@ def step(state: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor)
     return state + key[:, :, None] * write[:, None]
 
 
-def recur(state: Tensor, query: Tensor, inputs: Inputs, start: int, boundary: int) -> tuple[Tensor, Tensor]:
-    """One loop over T tokens: outputs [T - start, heads, value_dim], and the state behind the first `boundary` tokens.
+def recur(state: Tensor, query: Tensor, inputs: Inputs, *boundaries: int) -> tuple[Tensor, list[Tensor]]:
+    """One loop over T tokens: outputs [n, heads, value_dim], and the state behind the first so many tokens, for each
+    of the boundaries.
 
-    `query` [T - start, heads, key_dim] are those of the tokens from `start` on: the ones before are a replay, whose
-    outputs were handed out when they were new. Fold and verify are this one loop, so both round alike.
+    `query` [n, heads, key_dim] are those of the last n tokens: the ones before are a replay, whose outputs were handed
+    out when they were new. Fold and verify are this one loop, so both round alike.
     """
-    stored, outputs = state, []
+    states, outputs, start = {0: state}, list[Tensor](), len(inputs) - len(query)
     for token in range(len(inputs)):
         state = step(state, inputs.key[token], inputs.value[token], inputs.decay[token], inputs.beta[token])
-        if token + 1 == boundary:
-            stored = state
+        if token + 1 in boundaries:
+            states[token + 1] = state
         if token >= start:
             outputs.append((query[token - start, :, :, None] * state).sum(1))
-    return torch.stack(outputs) if outputs else query.new_zeros(0, *inputs.value.shape[1:]), stored
+    seen = torch.stack(outputs) if outputs else query.new_zeros(0, *inputs.value.shape[1:])
+    return seen, [states[boundary] for boundary in boundaries]
 
 
 def convolve(history: Tensor, rows: Tensor, taps: Tensor) -> Tensor:

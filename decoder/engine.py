@@ -5,7 +5,7 @@ tensor holds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -16,7 +16,6 @@ from specqual.contract import (
     FinishReason,
     InvalidRequest,
     Proposal,
-    Purpose,
     Refused,
     Request,
     Round,
@@ -30,47 +29,49 @@ from specqual.contract import (
 
 from .inspection import state_of
 from .memory import Memory, Store
-from .pages import PAGE, Stream
-from .propose import Ask, Proposer, scripted
+from .pages import PAGE
+from .plan import offered, span_of, wanted
+from .prefixes import Prefixes
+from .propose import Proposer
 from .rng import Counter
 from .row import Row
 from .scoring import score
-from .span import Pass, Span
+from .span import Span, Target
 from .text import Text
-from .transaction import Terms, numbers, transact
-from .verify import legal
+from .transaction import Terms, transact
 
 LONGEST_CHUNK = 256  # tokens of a prompt that one tick takes at most; windowed streams reserve room for so many
 
 
-class Target(Protocol):
-    """What the engine knows of a target."""
+class Flight(NamedTuple):
+    """One row's part of a pass, on its way to being judged: it holds for the memory that the pass was run in."""
 
-    @property
-    def vocab_size(self) -> int: ...
-    @property
-    def eos_ids(self) -> tuple[int, ...]: ...
-    @property
-    def max_context(self) -> int: ...
-    @property
-    def streams(self) -> tuple[Stream, ...]: ...
-
-    def forward(self, spans: Sequence[Span], store: Store) -> Pass:
-        """Run over all spans at once; the pools have room for them."""
-        ...
+    row: Row
+    proposal: Proposal
+    span: Span
+    logits: Tensor  # [judged, V]
+    features: Tensor  # [n, taps * H]
 
 
 class Engine:
     """Implements Decoder, Scoring, Traced, Scripted, Taped, Inspectable and Schedulable."""
 
     def __init__(
-        self, target: Target, proposer: Proposer | None, store: Store, claims: Claims, text: Text | None = None
+        self,
+        target: Target,
+        proposer: Proposer | None,
+        store: Store,
+        prefixes: Prefixes,
+        claims: Claims,
+        text: Text | None = None,
     ) -> None:
         self.claims = claims
         self._target, self._proposer, self._store, self._text = target, proposer, store, text
         self._tape: Tape = Counter()
         self._script: Script | None = None
-        self._draft_length, self._chunk = claims.limits.max_draft, LONGEST_CHUNK
+        self._prefixes = prefixes
+        self._draft_length, self._chunk, self._lag = claims.limits.max_draft, LONGEST_CHUNK, 0
+        self._flights: list[Flight] = []
         self._live: dict[int, list[Row]] = {}
         self._rounds: dict[int, list[Row]] = {}
         self._events: list[Event] = []  # what happened outside of a tick
@@ -96,21 +97,18 @@ class Engine:
         return request_id
 
     def step(self) -> list[Event]:
-        """One tick: let rows in, draft, run the target once over everything, and commit."""
+        """One tick: let rows in, draft, run the target once over everything, and commit: at once, or with a commit lag
+        at the beginning of the next tick."""
         events, self._events = self._events, []
+        events += self._land()
         self._admit()
-        rows = [row for row in self._all() if row.memory is not None]
-        if rows:
-            proposals = self._propose(rows)
-            spans = [self._span(row, proposal) for row, proposal in zip(rows, proposals, strict=True)]
-            for span in spans:
-                self._store.extend(span.memory, self._target.streams, span.end)
-            found = self._target.forward(spans, self._store)
-            events += self._commit(rows, proposals, spans, found)
+        self._launch()
+        if not self._lag:
+            events += self._land()
         return events
 
     def cancel(self, request_id: int) -> None:
-        """End a request at once; its final event comes with the next tick."""
+        """End a request at once, whatever is in flight; its final event comes with the next tick."""
         for row in self._live[request_id]:
             row.reason = row.reason or FinishReason.CANCELLED
             self._release(row)
@@ -121,6 +119,8 @@ class Engine:
             self._release(row)
         self._live.clear()
         self._events.clear()
+        self._flights.clear()
+        self._prefixes.clear()
 
     # Scoring, Traced, Scripted, Taped, Inspectable
 
@@ -146,14 +146,19 @@ class Engine:
         return state_of(memory, self._store)
 
     def resources(self) -> Mapping[str, int]:
-        """Free pages and recurrent slots, and how many more samples may be let in."""
-        store = self._store
-        return {"pages": store.pages.free, "slots": store.slots.free, "samples": store.samples - len(store.open)}
+        """Pages and recurrent slots that are free or can be had back from the prefix cache, and how many more samples
+        may be let in."""
+        store, cache = self._store, self._prefixes
+        return {
+            "pages": store.pages.free + cache.idle_pages,
+            "slots": store.slots.free + cache.idle_slots,
+            "samples": store.samples - len(store.open),
+        }
 
     # Schedulable
 
     def preempt(self, request_id: int) -> None:
-        """Take everything from a request; its tokens stay, and it waits until it is resumed."""
+        """Take everything from a request, what is in flight too; its tokens stay, and it waits until it is resumed."""
         for row in self._live[request_id]:
             self._release(row)
             row.held = True
@@ -166,19 +171,19 @@ class Engine:
     def schedule(
         self, *, chunk: int | None = None, lag: int | None = None, bucket: int | None = None, draft: int | None = None
     ) -> None:
-        """Set chunk and draft length. A chunk is rounded up to whole pages, so that its borders lie where they always
-        lie; a bucket means nothing, because every call has the shape of one tile."""
+        """Set chunk, commit lag (0 or 1) and draft length. A chunk is rounded up to whole pages, so that its borders
+        lie where they always lie; a bucket means nothing, because every call has the shape of one tile."""
         for name, value in (("chunk", chunk), ("bucket", bucket)):
             if value is not None and value < 1:
                 raise ValueError(f"{name}: must be at least 1, got {value}")
-        if lag:
-            raise ValueError(f"lag: this decoder commits in the tick of the round, got {lag}")
+        if lag not in (None, 0, 1):
+            raise ValueError(f"lag: must be 0 or 1, got {lag}")
         if draft is not None and not 0 <= draft <= self.claims.limits.max_draft:
             raise ValueError(f"draft: must be between 0 and {self.claims.limits.max_draft}, got {draft}")
         if chunk is not None:
             self._chunk = min(-(-chunk // PAGE) * PAGE, LONGEST_CHUNK)
-        if draft is not None:
-            self._draft_length = draft
+        self._draft_length = self._draft_length if draft is None else draft
+        self._lag = self._lag if lag is None else lag
 
     # Parts of a tick
 
@@ -196,73 +201,51 @@ class Engine:
                 row.memory = self._store.take(self._most_pages(row.request))
                 if row.memory is None:
                     return
+                self._prefixes.attach(row.memory, row.request.prompt, len(row.tokens) - 1)
 
-    def _propose(self, rows: Sequence[Row]) -> list[Proposal]:
-        """Drafts for every row that has nothing left to fill; what is no legal proposal counts as none."""
-        asks: dict[int, Ask] = {}
-        for place, row in enumerate(rows):
-            assert row.memory is not None
-            most = min(self._draft_length, row.headroom(self._target.max_context) - 1)
-            if row.rounds and row.memory.length == row.settled and most > 0:
-                uniform = numbers(row, self._terms, len(row.tokens))
-                asks[place] = Ask(
-                    row.request_id,
-                    row.index,
-                    row.tokens,
-                    len(row.rounds),
-                    most,
-                    row.request.sampling,
-                    row.memory,
-                    lambda slot, uniform=uniform: uniform(Purpose.DRAFT, slot),  # type: ignore[misc]
-                )
-        offered = list[Proposal]()
-        if asks and self._script is not None:
-            offered = scripted(self._script, list(asks.values()))
-        elif asks and self._proposer is not None:
-            offered = self._proposer.propose(list(asks.values()), self._store)
-        proposals = [Proposal.certain(())] * len(rows)
-        for (place, ask), proposal in zip(asks.items(), offered, strict=False):
-            if legal(proposal, self._target.vocab_size, ask.most):
-                proposals[place] = proposal
-        return proposals
+    def _launch(self) -> None:
+        """Draft, and run the target over the spans of all rows; what is certain about them is kept at once."""
+        rows = [row for row in self._all() if row.memory is not None]
+        if not rows:
+            return
+        asks = wanted(rows, self._draft_length, self._terms)
+        proposals = offered(rows, asks, self._script, self._proposer, self._store, self._target.vocab_size)
+        spans = [span_of(*pair, self._chunk, self._prefixes) for pair in zip(rows, proposals, strict=True)]
+        for span in spans:
+            self._store.extend(span.memory, self._target.streams, span.end)
+        found = self._target.forward(spans, self._store)
+        self._flights = [Flight(*parts) for parts in zip(rows, proposals, spans, *found, strict=True)]
+        self._ingest([(flight.span.memory, flight.features[: flight.span.certain]) for flight in self._flights])
+        for flight in self._flights:
+            span, memory, prompt = flight.span, flight.span.memory, flight.row.request.prompt
+            memory.length, memory.kept = span.start + span.certain, 0
+            self._prefixes.publish(memory, prompt, span.start, memory.length, span.mark)
 
-    def _span(self, row: Row, proposal: Proposal) -> Span:
-        """What a row's next pass runs over: a chunk of what is to be filled, or the anchor and its drafts."""
-        memory, tokens = row.memory, row.tokens
-        assert memory is not None
-        row.forwards += 1
-        if memory.length < row.settled:
-            border = (memory.length // self._chunk + 1) * self._chunk
-            end = min(border, row.settled)
-            anchor = end == len(tokens)
-            return Span(tokens[:end], memory.length, memory, end - memory.length - anchor, int(anchor))
-        drafts = proposal.tokens
-        return Span(tokens + drafts, memory.length, memory, 0, 1 + len(drafts))
-
-    def _commit(
-        self, rows: Sequence[Row], proposals: Sequence[Proposal], spans: Sequence[Span], found: Pass
-    ) -> list[Event]:
-        """Judge every row that reached its anchor, move lengths, and let the drafter take in what was committed."""
-        events = list[Event]()
-        kept: list[tuple[Memory, int, int, Tensor]] = []
-        for row, proposal, span, logits, features in zip(
-            rows, proposals, spans, found.logits, found.features, strict=True
-        ):
+    def _land(self) -> list[Event]:
+        """Judge and commit what is in flight, except for rows that have lost their memory since."""
+        events, grown = list[Event](), list[tuple[Memory, Tensor]]()
+        flights, self._flights = [f for f in self._flights if f.row.memory is f.span.memory], []
+        for row, proposal, span, logits, features in flights:
             if span.judged:
                 events.append(transact(row, proposal, logits.double().numpy(), self._terms))
-            length = len(row.tokens) - 1 if span.judged else span.end
-            if row.reason is None:
-                kept.append((span.memory, length, length - span.start - span.certain, features[: length - span.start]))
-            elif row.memory is not None:
+            if row.reason is not None:
                 self._release(row)
+            else:
+                committed = len(row.tokens) - 1 - span.memory.length if span.judged else 0
+                grown.append((span.memory, features[span.certain : span.certain + committed]))
             if all(other.reason is not None for other in self._live[row.request_id]):
                 events.append(self._finish(row.request_id))
-        if self._proposer is not None and kept:
-            memories, _, _, features = zip(*kept, strict=True)
-            self._proposer.ingest(memories, [memory.length for memory in memories], features, self._store)
-        for memory, length, logged, _ in kept:
-            self._store.commit(memory, length, logged)
+        self._ingest(grown)
+        for memory, features in grown:
+            self._store.commit(memory, memory.length + len(features), len(features))
         return events
+
+    def _ingest(self, grown: Sequence[tuple[Memory, Tensor]]) -> None:
+        """Let the drafter take in the features [n, taps * H] of tokens that follow each memory's length."""
+        grown = [(memory, features) for memory, features in grown if len(features)]
+        if self._proposer is not None and grown:
+            memories, features = zip(*grown, strict=True)
+            self._proposer.ingest(memories, [memory.length for memory in memories], features, self._store)
 
     def _release(self, row: Row) -> None:
         if row.memory is not None:

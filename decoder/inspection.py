@@ -20,7 +20,7 @@ def state_of(memory: Memory, store: Store) -> State:
             positions[f"{name}.{part}"] = tuple(visible)
     for layer in store.slots.layers if memory.length and memory.slot is not None else ():
         state, conv, log = store.slots.load(memory.slot, layer, memory.kept)
-        _, state = recur(state, log.key[:0], log, len(log), len(log))
+        _, (state,) = recur(state, log.key[:0], log, len(log))
         tensors[f"target.{layer}.state"] = state.clone()
         tensors[f"target.{layer}.conv"] = torch.cat([conv, log.mixed])[len(log) :]
     pages = tuple(sorted(page for table in memory.tables.values() for page in table if page))

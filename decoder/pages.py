@@ -1,6 +1,6 @@
 """The page pool: keys and values of the target and of the drafter's context, one accounting for both."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -50,6 +50,8 @@ class Pages:
         width = max((stream.width for stream in streams), default=0)
         self._data = torch.zeros(count + 1 if width else 1, 2, PAGE, width, dtype=dtype)
         self._free = list(range(count, 0, -1))
+        self.users = [0] * (count + 1)  # of each page: the samples, and the prefix cache, that hold it
+        self.reclaim: Callable[[], None] | None = None  # makes a cache let something go
 
     @property
     def free(self) -> int:
@@ -58,7 +60,16 @@ class Pages:
     def extend(self, table: Table, end: int) -> None:
         """Make room for the positions before `end`."""
         while len(table) * PAGE < end:
-            table.append(self._free.pop())
+            while not self._free and self.reclaim is not None:
+                self.reclaim()
+            page = self._free.pop()
+            self.users[page] = 1
+            table.append(page)
+
+    def share(self, pages: Sequence[int]) -> None:
+        """Let one more hold these pages."""
+        for page in pages:
+            self.users[page] += 1
 
     def settle(self, stream: Stream, table: Table, length: int) -> None:
         """Give back the pages behind `length` rows, and those in front of what the next row sees."""
@@ -69,12 +80,13 @@ class Pages:
             table[place] = 0
 
     def release(self, table: Table) -> None:
-        """Give every page back."""
+        """Let every page go; what nobody else holds is free."""
         while table:
             self._give(table.pop())
 
     def _give(self, page: int) -> None:
-        if page:
+        self.users[page] -= bool(page)
+        if page and not self.users[page]:
             self._free.append(page)
 
     def write(self, stream: Stream, table: Table, start: int, key: Tensor, value: Tensor) -> None:

@@ -1,7 +1,6 @@
 """Scoring: the decoder's own log-probabilities of a given output, by the kernels that generate."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,13 +9,10 @@ from specqual.contract import InvalidRequest, Scored
 from .memory import Store
 from .pages import Pages
 from .sampling import falling, logprobs
-from .span import Span
-
-if TYPE_CHECKING:
-    from .engine import Target
+from .span import Span, Target
 
 
-def score(target: "Target", store: Store, prompt: Sequence[int], output: Sequence[int], chunk: int) -> Scored:
+def score(target: Target, store: Store, prompt: Sequence[int], output: Sequence[int], chunk: int) -> Scored:
     """Judge each token of `output` behind `prompt`, in pools made for this one sequence, `chunk` tokens at a time.
 
     InvalidRequest names an empty prompt, an id outside of the vocabulary, or an output beyond the context.

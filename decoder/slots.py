@@ -61,6 +61,11 @@ class Slots:
         if slot is not None:
             self._free.append(slot)
 
+    def copy(self, source: int, slot: int) -> None:
+        """Put what one slot holds at its boundary into another; logs are not copied."""
+        self._state[slot] = self._state[source]
+        self._conv[slot] = self._conv[source]
+
     def load(self, slot: int, layer: int, kept: int) -> tuple[Tensor, Tensor, Inputs]:
         """The state and the convolution's history at the boundary, and the first `kept` tokens logged behind it."""
         at = (slot, self.layers[layer])

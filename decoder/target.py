@@ -203,10 +203,14 @@ class Transformer:
         seen = torch.zeros(len(x), net.value_heads, net.value_dim, dtype=wide_dtype(self.dtype))
         for span, place, (state, _, log), before in zip(spans, places, loaded, history, strict=True):
             new = Inputs(mixed[place], key[place], value[place], decay[place], beta[place])
-            boundary = len(log) + span.certain
-            seen[place], state = recur(state, query[place], log.followed_by(new), len(log), boundary)
-            conv = torch.cat([before, new.mixed])[boundary : boundary + net.kernel - 1]
-            store.slots.store(span.memory.slot, index, state, conv, new.cut(span.certain, len(new)))
+            stops = [(span.start + span.certain, span.memory.slot, new.cut(span.certain, len(new)))]
+            if span.mark is not None:
+                stops.append((*span.mark, new.cut(0, 0)))
+            boundaries = [len(log) + position - span.start for position, _, _ in stops]
+            seen[place], states = recur(state, query[place], log.followed_by(new), *boundaries)
+            rows = torch.cat([before, new.mixed])
+            for (_, slot, behind), state, boundary in zip(stops, states, boundaries, strict=True):
+                store.slots.store(slot, index, state, rows[boundary : boundary + net.kernel - 1], behind)
         return tiled(finish, seen, z)[0]
 
 

@@ -52,13 +52,12 @@ def test_lookup_and_scripted_drafts_change_nothing(target: str) -> None:
 @pytest.mark.parametrize("chunk", [1, 32, 64])
 def test_chunked_prefill_equals_a_prompt_in_one_piece(target: str, chunk: int) -> None:
     request = greedy([1 + (3 * j * j + j) % 94 for j in range(150)], 6)
-    decoder = kept(target, "dflash2")
+    decoder = engine(target, "dflash2", options={"prefixes": 0})
     expected = alone(decoder, [request])
     decoder.schedule(chunk=chunk)
     assert alone(decoder, [request]) == expected
-    forwards = [r.target_forwards for r in decoder.rounds(len(decoder._rounds) - 1)]
+    forwards = [r.target_forwards for r in decoder.rounds(1)]
     assert forwards == [-(-150 // max(16, chunk)), *[1] * (len(forwards) - 1)]
-    decoder.schedule(chunk=256)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -75,6 +74,38 @@ def test_preempted_and_resumed_at_every_tick_equals_undisturbed(target: str) -> 
                 decoder.resume(first)
 
         assert said(decoder, requests, disturb) == expected
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_commit_lag_changes_nothing_but_the_tick(target: str) -> None:
+    decoder, requests = engine(target, "dflash2"), UNEQUAL[1:]
+    expected = said(decoder, requests)
+    decoder.schedule(lag=1)
+    assert said(decoder, requests) == expected
+
+    def disturb(tick: int) -> None:
+        first = len(decoder._rounds) - len(requests)
+        decoder.schedule(lag=tick % 3 % 2)
+        if tick in (2, 5) and first in decoder._live:
+            decoder.preempt(first)
+        if tick in (3, 7) and first in decoder._live:
+            decoder.resume(first)
+
+    assert said(decoder, requests, disturb) == expected
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_prefix_hit_equals_a_cold_start(target: str) -> None:
+    prompt = [1 + (5 * j * j + j) % 94 for j in range(150)]
+    wanted = [greedy(prompt, 12), greedy(prompt[:129], 8), greedy([*prompt[:100], *prompt[:70]], 8), greedy(prompt, 12)]
+    cold = engine(target, "dflash2", options={"prefixes": 0})
+    decoder = engine(target, "dflash2")
+    before = dict(decoder.resources())
+    assert alone(decoder, wanted) == alone(cold, wanted)
+    decoder.schedule(chunk=16)
+    assert alone(decoder, wanted) == alone(cold, wanted)
+    assert decoder.rounds(3)[0].target_forwards == 1 and decoder.rounds(7)[0].target_forwards == 2
+    assert decoder.resources() == before
 
 
 @pytest.mark.parametrize("rule", [Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH])

@@ -58,7 +58,7 @@ def test_the_drafters_context_equals_a_fresh_replay(target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_pages_and_slots_have_one_owner_and_come_back(target: str) -> None:
-    decoder = engine(target, "dflash2")
+    decoder = engine(target, "dflash2", options={"prefixes": 0})
     before = dict(decoder.resources())
     total = before["pages"]
 
@@ -95,6 +95,14 @@ def test_junk_behind_the_valid_length_is_never_seen() -> None:
 def test_a_pool_with_room_for_one_serves_many_in_turn() -> None:
     decoder = engine("hybrid", "dflash2", options={"pages": 40, "samples": 3})
     assert said(decoder, UNEQUAL) == said(kept("hybrid", "dflash2"), UNEQUAL)
+
+
+def test_a_full_pool_takes_pages_back_from_the_prefix_cache() -> None:
+    prompts = [[1 + (i * j + j * j) % 94 for j in range(70 + i)] for i in range(6)]
+    requests = [greedy(prompt, 6) for prompt in (*prompts, *prompts)]
+    decoder = engine("hybrid", "dflash2", options={"pages": 64, "samples": 2})
+    assert said(decoder, requests) == alone(engine("hybrid", "dflash2", options={"prefixes": 0}), requests)
+    assert decoder.resources() == {"pages": 64, "slots": 4, "samples": 2}
 
 
 def test_what_can_never_fit_is_refused_by_an_event() -> None:
