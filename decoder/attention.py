@@ -21,7 +21,9 @@ Piece = tuple[Tensor, Tensor, Tensor]
 
 def pieces(key: Tensor, value: Tensor, visible: Tensor) -> Iterator[Piece]:
     """Cut key and value [S, kv_heads, d] and visible [16, S], S a multiple of 64, leaving out what nobody sees."""
-    for key_part, value_part, seen in zip(key.split(KEYS), value.split(KEYS), visible.split(KEYS, dim=1), strict=True):
+    for key_part, value_part, seen in zip(
+        torch.split(key, KEYS), torch.split(value, KEYS), torch.split(visible, KEYS, 1), strict=True
+    ):
         if bool(seen.any()):
             yield key_part, value_part, seen
 

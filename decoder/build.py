@@ -9,7 +9,7 @@ import torch
 from specqual import __version__
 from specqual.contract import Claims, Greedy, Limits, Method, Request, Rule, Sampling, SeedContract, Setup, Unsupported
 from specqual.contract.checkpoint import Checkpoint, open_draft, open_target
-from specqual.contract.config import TargetConfig
+from specqual.contract.config import LayerType, TargetConfig
 from specqual.contract.errors import CheckpointError
 from specqual.contract.schema import target_linears
 
@@ -131,7 +131,8 @@ def _store(
 ) -> Store:
     streams = (*target.streams, *(proposer.streams if proposer is not None else ()))
     net = None if checkpoint is None else checkpoint.config.delta_net
-    layers = () if net is None else target.recurrent
+    kinds = () if checkpoint is None else checkpoint.config.layer_types
+    layers = tuple(index for index, kind in enumerate(kinds) if kind is LayerType.LINEAR)
     kept = min(options.samples, options.prefixes)  # states behind cached prefixes
     slots = Slots(net, layers, options.samples + kept, longest + 1, dtype)
     store = Store(Pages(streams, 0, dtype), slots, options.samples)

@@ -52,10 +52,11 @@ class Prefixes:
         known = self._known.get(prompt[:place])
         if not self._most or not start < place <= end or (known is not None and known.slot is not None):
             return None
+        slots, promised = self._store.slots, self._store.samples - len(self._store.open)
         holders = [ids for ids, chunk in self._known.items() if chunk.slot is not None]
-        if holders and len(holders) >= self._store.slots.count - self._store.samples:
-            self._drop(holders[0])
-        slot = self._store.slots.take()
+        while slots.free <= promised and holders:
+            self._drop(holders.pop(0))
+        slot = slots.take() if slots.free > promised else None
         return None if slot is None else (place, slot)
 
     def publish(self, memory: Memory, prompt: Ids, start: int, end: int, mark: tuple[int, int] | None) -> None:

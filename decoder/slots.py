@@ -66,16 +66,20 @@ class Slots:
         self._state[slot] = self._state[source]
         self._conv[slot] = self._conv[source]
 
-    def load(self, slot: int, layer: int, kept: int) -> tuple[Tensor, Tensor, Inputs]:
+    def load(self, slot: int | None, layer: int, kept: int) -> tuple[Tensor, Tensor, Inputs]:
         """The state and the convolution's history at the boundary, and the first `kept` tokens logged behind it."""
-        at = (slot, self.layers[layer])
+        at = self._place(slot, layer)
         log = Inputs(*(getattr(self._log, field.name)[at][:kept] for field in fields(Inputs)))
         return self._state[at], self._conv[at], log
 
-    def store(self, slot: int, layer: int, state: Tensor, conv: Tensor, log: Inputs) -> None:
+    def store(self, slot: int | None, layer: int, state: Tensor, conv: Tensor, log: Inputs) -> None:
         """Keep the state and the history at a new boundary, and the tokens behind it, which may yet be rejected."""
-        at = (slot, self.layers[layer])
+        at = self._place(slot, layer)
         self._state[at] = state
         self._conv[at] = conv
         for field in fields(Inputs):
             getattr(self._log, field.name)[at][: len(log)] = getattr(log, field.name)
+
+    def _place(self, slot: int | None, layer: int) -> tuple[int, int]:
+        assert slot is not None  # everybody has one where there is a recurrent layer to ask for
+        return slot, self.layers[layer]

@@ -58,11 +58,6 @@ class Transformer:
             if kind is not LayerType.LINEAR
         )
 
-    @property
-    def recurrent(self) -> tuple[int, ...]:
-        """The layers with a recurrent state."""
-        return tuple(i for i, kind in enumerate(self.config.layer_types) if kind is LayerType.LINEAR)
-
     def embed(self, ids: Sequence[int]) -> Tensor:
         return self.embedding[list(ids)].to(self.dtype)
 
@@ -91,7 +86,7 @@ class Transformer:
         if any(span.judged for span in spans):
             eps = self.config.eps
             (logits,) = tiled(lambda x: (self.head(rms_norm(x, self.gain, eps)),), padded(torch.cat(judged)))
-        rows = logits[: sum(span.judged for span in spans)].split([span.judged for span in spans])
+        rows = torch.split(logits[: sum(span.judged for span in spans)], [span.judged for span in spans])
         return Pass(tuple(rows), tuple(features[place] for place in places))
 
     def _rest(self, layer: Layer, x: Tensor, mixed: Tensor) -> Tensor:

@@ -22,5 +22,5 @@ def padded(rows: Tensor) -> Tensor:
 
 def tiled(kernel: Callable[..., tuple[Tensor, ...]], *rows: Tensor) -> tuple[Tensor, ...]:
     """Apply a kernel of 16 rows to whole tiles of rows [R, ...] each, R a multiple of 16; every output is [R, ...]."""
-    tiles = zip(*(side.split(TILE) for side in rows), strict=True)
+    tiles = zip(*(torch.split(side, TILE) for side in rows), strict=True)
     return tuple(torch.cat(parts) for parts in zip(*(kernel(*tile) for tile in tiles), strict=True))
