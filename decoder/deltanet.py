@@ -32,11 +32,13 @@ class Inputs:
 def step(state: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor) -> Tensor:
     """One token: the state [heads, key_dim, value_dim] forgets by decay, then writes beta (value - what key reads).
 
-    Products and sums are separate calls: contracted to one rounding, the same token could have two results.
+    key [heads, key_dim, 1], value [heads, value_dim], decay [heads, 1, 1], beta [heads, 1]. Products and sums are
+    separate calls: contracted to one rounding, or left to a matrix product that looks at how its operands are aligned,
+    the same token could have two results.
     """
-    state = state * decay[:, None, None]
-    write = beta[:, None] * (value - (key[:, :, None] * state).sum(1))
-    return state + key[:, :, None] * write[:, None]
+    state = state * decay
+    write = beta * (value - (key * state).sum(1))
+    return state + key * write[:, None]
 
 
 def recur(state: Tensor, query: Tensor, inputs: Inputs, *boundaries: int) -> tuple[Tensor, list[Tensor]]:
@@ -47,12 +49,20 @@ def recur(state: Tensor, query: Tensor, inputs: Inputs, *boundaries: int) -> tup
     out when they were new. Fold and verify are this one loop, so both round alike.
     """
     states, outputs, start = {0: state}, list[Tensor](), len(inputs) - len(query)
-    for token in range(len(inputs)):
-        state = step(state, inputs.key[token], inputs.value[token], inputs.decay[token], inputs.beta[token])
-        if token + 1 in boundaries:
-            states[token + 1] = state
-        if token >= start:
-            outputs.append((query[token - start, :, :, None] * state).sum(1))
+    tokens = zip(
+        inputs.key[..., None].unbind(),
+        inputs.value.unbind(),
+        inputs.decay[..., None, None].unbind(),
+        inputs.beta[..., None].unbind(),
+        strict=True,
+    )
+    queries = query[..., None].unbind()
+    for place, token in enumerate(tokens):
+        state = step(state, *token)
+        if place + 1 in boundaries:
+            states[place + 1] = state
+        if place >= start:
+            outputs.append((queries[place - start] * state).sum(1))
     seen = torch.stack(outputs) if outputs else query.new_zeros(0, *inputs.value.shape[1:])
     return seen, [states[boundary] for boundary in boundaries]
 
