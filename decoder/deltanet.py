@@ -1,16 +1,22 @@
-"""The gated delta-net, one token at a time: the recurrence, and the causal convolution in front of it."""
+"""The gated delta-net, one token at a time: the recurrence, and the causal convolution in front of it.
 
-from dataclasses import dataclass
+The samples of a batch stand side by side: everything here is element by element, but for sums over the keys of a head,
+whose order does not depend on how many samples there are (`tests/test_decoder_equality.py` looks at it).
+"""
+
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
+
+from .replay import Replay
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """Exactly what the recurrence consumes, token by token, after every rounding; and what the convolution consumed.
 
-    `mixed` [T, channels]; `key` [T, heads, key_dim]; `value` [T, heads, value_dim]; `decay`, `beta` [T, heads].
+    `mixed` [..., channels]; `key` [..., heads, key_dim]; `value` [..., heads, value_dim]; `decay`, `beta` [..., heads].
     """
 
     mixed: Tensor
@@ -19,61 +25,54 @@ class Inputs:
     decay: Tensor
     beta: Tensor
 
-    def __len__(self) -> int:
-        return len(self.mixed)
-
-    def cut(self, start: int, end: int) -> "Inputs":
-        return Inputs(*(getattr(self, name)[start:end] for name in self.__slots__))
-
-    def followed_by(self, other: "Inputs") -> "Inputs":
-        return Inputs(*(torch.cat([getattr(self, name), getattr(other, name)]) for name in self.__slots__))
+    def behind(self, logs: "Inputs") -> "Inputs":
+        """Flat rows: the logs [B, longest, ...] of all samples, and then these."""
+        names = [field.name for field in fields(Inputs)]
+        return Inputs(*(torch.cat([getattr(logs, name).flatten(0, 1), getattr(self, name)]) for name in names))
 
 
 def step(state: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor) -> Tensor:
-    """One token: the state [heads, key_dim, value_dim] forgets by decay, then writes beta (value - what key reads).
+    """One token of n samples: states [n, heads, key_dim, value_dim] forget by decay, then write beta (value - what key
+    reads) at key.
 
-    key [heads, key_dim, 1], value [heads, value_dim], decay [heads, 1, 1], beta [heads, 1]. Products and sums are
-    separate calls: contracted to one rounding, or left to a matrix product that looks at how its operands are aligned,
-    the same token could have two results.
+    Shapes as in Inputs, n in front. Products and sums are separate calls: contracted to one rounding, the same token
+    could have two results.
     """
-    state = state * decay
-    write = beta * (value - (key * state).sum(1))
-    return state + key * write[:, None]
+    state = state * decay[..., None, None]
+    write = beta[..., None] * (value - (key[..., None] * state).sum(-2))
+    return state + key[..., None] * write[..., None, :]
 
 
-def recur(state: Tensor, query: Tensor, inputs: Inputs, *boundaries: int) -> tuple[Tensor, list[Tensor]]:
-    """One loop over T tokens: outputs [n, heads, value_dim], and the state behind the first so many tokens, for each
-    of the boundaries.
+def recur(states: Tensor, query: Tensor, inputs: Inputs, replay: Replay) -> tuple[Tensor, Tensor]:
+    """One loop over the tokens of all samples: outputs [R, heads, value_dim] of the new rows, and the states behind
+    each stop, [stops, heads, key_dim, value_dim].
 
-    `query` [n, heads, key_dim] are those of the last n tokens: the ones before are a replay, whose outputs were handed
-    out when they were new. Fold and verify are this one loop, so both round alike.
+    `states` [B, ...] stand at the boundary in front of the logs, `query` [R, heads, key_dim] belongs to the new rows,
+    `inputs` are flat rows. Fold and verify are this one loop, so both round alike.
     """
-    states, outputs, start = {0: state}, list[Tensor](), len(inputs) - len(query)
-    tokens = zip(
-        inputs.key[..., None].unbind(),
-        inputs.value.unbind(),
-        inputs.decay[..., None, None].unbind(),
-        inputs.beta[..., None].unbind(),
-        strict=True,
-    )
-    queries = query[..., None].unbind()
-    for place, token in enumerate(tokens):
-        state = step(state, *token)
-        if place + 1 in boundaries:
-            states[place + 1] = state
-        if place >= start:
-            outputs.append((queries[place - start] * state).sum(1))
-    seen = torch.stack(outputs) if outputs else query.new_zeros(0, *inputs.value.shape[1:])
-    return seen, [states[boundary] for boundary in boundaries]
+    stored = torch.empty(len(replay.stops), *states.shape[1:], dtype=states.dtype)
+    new = len(inputs.mixed) - len(query)
+    outputs = list[Tensor]()
+
+    def store(tokens: int) -> None:
+        for place, (stop, sample) in enumerate(replay.stops):
+            if stop == tokens:
+                stored[place] = states[sample]
+
+    store(0)
+    for token, running in enumerate(replay.running):
+        rows = replay.tokens[token, :running]
+        states = step(states[:running], inputs.key[rows], inputs.value[rows], inputs.decay[rows], inputs.beta[rows])
+        store(token + 1)
+        if replay.spoken[token]:
+            outputs.append((query[(rows - new).clamp(min=0)][..., None] * states).sum(-2))
+    return torch.cat(outputs)[replay.outputs], stored
 
 
-def convolve(history: Tensor, rows: Tensor, taps: Tensor) -> Tensor:
-    """Causal depthwise convolution of rows [T, channels] behind history [kernel - 1, channels] with [channels, kernel].
-
-    The last tap meets the current row. Taps are added from the oldest row on.
-    """
-    everything = torch.cat([history, rows]).to(taps.dtype)
-    total = everything[: len(rows)] * taps[:, 0]
+def convolve(rows: Tensor, taps: Tensor) -> Tensor:
+    """Causal depthwise convolution: rows [R, kernel, channels], each with its history, oldest first, and taps
+    [channels, kernel] to [R, channels]. Taps are added from the oldest row on."""
+    total = rows[:, 0].to(taps.dtype) * taps[:, 0]
     for tap in range(1, taps.shape[1]):
-        total = total + everything[tap : tap + len(rows)] * taps[:, tap]
+        total = total + rows[:, tap].to(taps.dtype) * taps[:, tap]
     return total

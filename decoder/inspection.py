@@ -5,7 +5,7 @@ from torch import Tensor
 
 from specqual.contract import State
 
-from .deltanet import recur
+from .deltanet import step
 from .memory import Memory, Store
 
 
@@ -18,10 +18,11 @@ def state_of(memory: Memory, store: Store) -> State:
         for part, rows in (("key", key), ("value", value)):
             tensors[f"{name}.{part}"] = rows[visible.start - start : visible.stop - start].clone()
             positions[f"{name}.{part}"] = tuple(visible)
-    for layer in store.slots.layers if memory.length and memory.slot is not None else ():
-        state, conv, log = store.slots.load(memory.slot, layer, memory.kept)
-        _, (state,) = recur(state, log.key[:0], log, len(log))
-        tensors[f"target.{layer}.state"] = state.clone()
-        tensors[f"target.{layer}.conv"] = torch.cat([conv, log.mixed])[len(log) :]
+    for layer in store.slots.layers if memory.length else ():
+        states, (conv,), logs = store.slots.load(torch.tensor([memory.slot]), layer)
+        for token in range(memory.kept):
+            states = step(states, *(side[:, token] for side in (logs.key, logs.value, logs.decay, logs.beta)))
+        tensors[f"target.{layer}.state"] = states[0].clone()
+        tensors[f"target.{layer}.conv"] = torch.cat([conv, logs.mixed[0, : memory.kept]])[memory.kept :]
     pages = tuple(sorted(page for table in memory.tables.values() for page in table if page))
     return State(memory.length, tensors, positions, pages, memory.slot)

@@ -14,6 +14,7 @@ from specqual.contract.config import DeltaNet
 
 from .arithmetic import wide_dtype
 from .deltanet import Inputs
+from .replay import Replay
 
 
 class Slots:
@@ -23,6 +24,7 @@ class Slots:
         self, net: DeltaNet | None, layers: Sequence[int], count: int, longest: int, dtype: torch.dtype
     ) -> None:
         self._made = (net, tuple(layers), longest, dtype)
+        self.longest = longest
         self.layers = {layer: place for place, layer in enumerate(layers)}
         self.count = count if layers else 0
         self._free = list(range(self.count - 1, -1, -1))
@@ -31,7 +33,7 @@ class Slots:
         wide, shape = wide_dtype(dtype), (count, len(layers))
         self._state = torch.zeros(*shape, net.value_heads, net.key_dim, net.value_dim, dtype=wide)
         self._conv = torch.zeros(*shape, net.kernel - 1, net.channels, dtype=dtype)
-        self._log = Inputs(
+        self._logs = (
             torch.zeros(*shape, longest, net.channels, dtype=dtype),
             torch.zeros(*shape, longest, net.value_heads, net.key_dim, dtype=wide),
             torch.zeros(*shape, longest, net.value_heads, net.value_dim, dtype=wide),
@@ -66,20 +68,15 @@ class Slots:
         self._state[slot] = self._state[source]
         self._conv[slot] = self._conv[source]
 
-    def load(self, slot: int | None, layer: int, kept: int) -> tuple[Tensor, Tensor, Inputs]:
-        """The state and the convolution's history at the boundary, and the first `kept` tokens logged behind it."""
-        at = self._place(slot, layer)
-        log = Inputs(*(getattr(self._log, field.name)[at][:kept] for field in fields(Inputs)))
-        return self._state[at], self._conv[at], log
+    def load(self, slots: Tensor, layer: int) -> tuple[Tensor, Tensor, Inputs]:
+        """States and histories at the boundary, and the whole logs behind it, of several slots [B]: each [B, ...]."""
+        at = (slots, self.layers[layer])
+        return self._state[at], self._conv[at], Inputs(*(log[at] for log in self._logs))
 
-    def store(self, slot: int | None, layer: int, state: Tensor, conv: Tensor, log: Inputs) -> None:
-        """Keep the state and the history at a new boundary, and the tokens behind it, which may yet be rejected."""
-        at = self._place(slot, layer)
-        self._state[at] = state
-        self._conv[at] = conv
-        for field in fields(Inputs):
-            getattr(self._log, field.name)[at][: len(log)] = getattr(log, field.name)
-
-    def _place(self, slot: int | None, layer: int) -> tuple[int, int]:
-        assert slot is not None  # everybody has one where there is a recurrent layer to ask for
-        return slot, self.layers[layer]
+    def store(self, layer: int, states: Tensor, convs: Tensor, new: Inputs, replay: Replay) -> None:
+        """Keep states and histories at new boundaries, and the tokens behind them, which may yet be rejected."""
+        place, (rows, slots, at) = self.layers[layer], replay.logged
+        self._state[replay.stop_slots, place] = states
+        self._conv[replay.stop_slots, place] = convs
+        for log, field in zip(self._logs, fields(Inputs), strict=True):
+            log[slots, place, at] = getattr(new, field.name)[rows]

@@ -16,6 +16,7 @@ from .deltanet import Inputs, convolve, recur
 from .formats import through_e4m3
 from .memory import Store
 from .pages import Stream
+from .replay import Replay, replay_of
 from .span import Pass, Span
 from .tile import TILE, padded, tiled
 from .weights import Layer, read_layer, read_linear
@@ -75,10 +76,15 @@ class Transformer:
         x = padded(self.embed([token for span in spans for token in span.new]))
         positions = padded(torch.cat([torch.arange(span.start, span.end) for span in spans]))
         cos, sin = self.turns.at(positions)
-        tapped = dict[int, Tensor]()
+        tapped, replay, net = dict[int, Tensor](), None, self.config.delta_net
         for index, layer in enumerate(self.layers):
-            mix = self._recur if layer.kind is LayerType.LINEAR else self._attend
-            x = self._rest(layer, x, mix(index, layer, x, cos, sin, spans, places, store))
+            if layer.kind is LayerType.LINEAR:
+                assert net is not None
+                replay = replay or replay_of(spans, places, net.kernel, store.slots.longest)
+                mixed = self._recur(index, layer, x, replay, store)
+            else:
+                mixed = self._attend(index, layer, x, cos, sin, spans, places, store)
+            x = self._rest(layer, x, mixed)
             tapped[index] = x
         features = torch.cat([tapped[tap] for tap in self.taps], dim=1) if self.taps else x[:, :0]
         judged = [x[place.stop - span.judged : place.stop] for span, place in zip(spans, places, strict=True)]
@@ -150,17 +156,7 @@ class Transformer:
                 seen[rows] = attend(padded(query[rows]), parts, config.kv_heads)[: rows.stop - rows.start]
         return tiled(finish, seen, gate)[0]
 
-    def _recur(
-        self,
-        index: int,
-        layer: Layer,
-        x: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        spans: Sequence[Span],
-        places: Sequence[slice],
-        store: Store,
-    ) -> Tensor:
+    def _recur(self, index: int, layer: Layer, x: Tensor, replay: Replay, store: Store) -> Tensor:
         config, net = self.config, self.config.delta_net
         assert net is not None
         rate, bias = layer.tensors["linear_attn.A_log"].exp(), layer.tensors["linear_attn.dt_bias"]
@@ -189,24 +185,13 @@ class Transformer:
             return (linear(gated.flatten(1).to(x.dtype), layer.linears["linear_attn.out_proj"]),)
 
         mixed, z, decay, beta = tiled(project, x)
-        loaded = [store.slots.load(span.memory.slot, index, span.memory.kept) for span in spans]
-        history, convolved = list[Tensor](), list[Tensor]()
-        for (_, conv, log), place in zip(loaded, places, strict=True):
-            history.append(torch.cat([conv, log.mixed]))
-            convolved.append(convolve(history[-1][len(log) :], mixed[place], taps))
-        query, key, value = tiled(heads, padded(torch.cat(convolved)))
-        seen = torch.zeros(len(x), net.value_heads, net.value_dim, dtype=wide_dtype(self.dtype))
-        for span, place, (state, _, log), before in zip(spans, places, loaded, history, strict=True):
-            new = Inputs(mixed[place], key[place], value[place], decay[place], beta[place])
-            stops = [(span.start + span.certain, span.memory.slot, new.cut(span.certain, len(new)))]
-            if span.mark is not None:
-                stops.append((*span.mark, new.cut(0, 0)))
-            boundaries = [len(log) + position - span.start for position, _, _ in stops]
-            seen[place], states = recur(state, query[place], log.followed_by(new), *boundaries)
-            rows = torch.cat([before, new.mixed])
-            for (_, slot, behind), state, boundary in zip(stops, states, boundaries, strict=True):
-                store.slots.store(slot, index, state, rows[boundary : boundary + net.kernel - 1], behind)
-        return tiled(finish, seen, z)[0]
+        states, convs, logs = store.slots.load(replay.slots, index)
+        rows = torch.cat([convs.flatten(0, 1), logs.mixed.flatten(0, 1), mixed])
+        query, key, value = tiled(heads, padded(convolve(rows[replay.taps], taps)))
+        new = Inputs(mixed, key, value, decay, beta)
+        seen, states = recur(states, query, new.behind(logs), replay)
+        store.slots.store(index, states, rows[replay.tails], new, replay)
+        return tiled(finish, padded(seen), z)[0]
 
 
 def unit(x: Tensor) -> Tensor:
