@@ -22,7 +22,7 @@ def states(decoder: Engine, request: Request) -> list[State]:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("accepted", range(LONG + 1))
 def test_state_equals_a_fresh_replay_after_every_acceptance_count(target: str, accepted: int) -> None:
-    request = greedy([8, 6, 7, 5], 44)
+    request = greedy([8, 6, 7, 5], 26)
     known = [token for token, _ in alone(kept(target), [request])[0][0]]
     decoder, replay = engine(target, draft_length=LONG), kept(target)
     decoder.script(right_but(known, 4, lambda index: accepted if index % 3 else 0))
@@ -48,7 +48,7 @@ def test_state_equals_a_fresh_replay_after_every_acceptance_count(target: str, a
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("length", [11, 14, 15, 16, 17, 63, 64, 65])
+@pytest.mark.parametrize("length", [14, 15, 16, 17, 64])
 def test_state_equals_plain_decoding_at_every_offset_to_an_edge(target: str, length: int) -> None:
     request = greedy([1 + (3 * j * j + j) % 94 for j in range(length)], 18)
     known = [token for token, _ in alone(kept(target), [request])[0][0]]
