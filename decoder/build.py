@@ -1,0 +1,161 @@
+"""From a Setup to a configured decoder and its claims."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+
+from specqual import __version__
+from specqual.contract import Claims, Greedy, Limits, Method, Request, Rule, Sampling, SeedContract, Setup, Unsupported
+from specqual.contract.checkpoint import Checkpoint, open_draft, open_target
+from specqual.contract.config import LayerType, TargetConfig
+from specqual.contract.errors import CheckpointError
+from specqual.contract.schema import target_linears
+
+from .block import load_drafter
+from .engine import LONGEST_CHUNK, Engine
+from .memory import Store
+from .pages import Pages
+from .prefixes import Prefixes
+from .propose import Ngram, Proposer
+from .slots import Slots
+from .span import Target
+from .table import is_table, load_table
+from .target import load_target
+from .text import Text
+
+RULES = (Rule.NONE, Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH)
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
+LOOKED_UP = 4  # K of prompt lookup where the setup names none
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The decoder's own options: `ngram` looks up suffixes of so many tokens instead of using a drafter; `samples` may
+    be in at once; `pages` of the pool, by default enough for each of them to fill the context; `prefixes` kept in the
+    prefix cache, counted in chunks of 64 tokens, 0 for none."""
+
+    ngram: int | None = None
+    samples: int = 16
+    pages: int | None = None
+    prefixes: int = 256
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "Options":
+        """Read options by name, numbers also as text; ValueError names an unknown one or a value that does not fit."""
+        known = [field.name for field in fields(cls)]
+        for name, value in given.items():
+            if name not in known:
+                raise ValueError(f"{name}: unknown option; there are {', '.join(known)}")
+            low = 0 if name == "prefixes" else 1
+            if isinstance(value, bool) or not str(value).isdecimal() or int(value) < low:
+                raise ValueError(f"{name}: must be an integer of at least {low}, got {value!r}")
+        return cls(**{name: int(value) for name, value in given.items()})
+
+
+def make(setup: Setup) -> Engine:
+    """Build the decoder that a Setup asks for; see Options for its own.
+
+    A draft length without a drafter makes room for scripted drafts; Rule.NONE switches speculation off. Raises
+    ValueError naming an unknown option or value, CheckpointError for a bad checkpoint, Unsupported for a rule that it
+    does not have.
+    """
+    options, dtype = Options.of(setup.options), DTYPES.get(setup.dtype or "float32")
+    if dtype is None:
+        raise ValueError(f"dtype: must be {', '.join(DTYPES)}, got {setup.dtype!r}")
+    if setup.rule not in RULES:
+        raise Unsupported(f"rule: this decoder has no {setup.rule} verification")
+    if setup.draft is not None and options.ngram is not None:
+        raise ValueError("ngram: excludes a draft checkpoint")
+    checkpoint = None if is_table(setup.target) else open_target(setup.target)
+    target, proposer = _models(setup, options, checkpoint, dtype)
+    longest = 0 if setup.rule is Rule.NONE else _draft_length(setup.draft_length, proposer)
+    file = setup.target / "tokenizer.json"
+    text = Text(file) if file.exists() else None
+    store = _store(target, checkpoint, proposer, options, longest, dtype)
+    rule = setup.rule if longest else Rule.NONE
+    claims = Claims(
+        engine="specqual.decoder",
+        version=__version__,
+        rule=rule,
+        method=proposer.method if proposer is not None else Method.SCRIPTED if longest else Method.NONE,
+        greedy=Greedy(bitwise=True, envelope=_envelope(checkpoint, dtype)),
+        sampling=_honoured(text is not None),
+        seed=SeedContract.ALWAYS if rule in (Rule.NONE, Rule.SAMPLER_MATCH) else SeedContract.EQUAL_DRAFT_LENGTHS,
+        limits=Limits(target.vocab_size, target.max_context, longest, options.samples, target.eos_ids),
+        dtype=setup.dtype or "float32",
+        attention="own",
+        device="cpu",
+        threads=torch.get_num_threads(),
+        weight_format=_weight_format(checkpoint),
+        kv_format="fp8" if checkpoint is not None and checkpoint.quantisation.kv_scales else "dense",
+    )
+    return Engine(target, proposer, store, Prefixes(store, options.prefixes), claims, text)
+
+
+def _models(
+    setup: Setup, options: Options, checkpoint: Checkpoint[TargetConfig] | None, dtype: torch.dtype
+) -> tuple[Target, Proposer | None]:
+    drafts = setup.rule is not Rule.NONE
+    lookup = None
+    if drafts and options.ngram is not None:
+        lookup = Ngram(LOOKED_UP if setup.draft_length is None else setup.draft_length, options.ngram)
+    if checkpoint is None:
+        if drafts and setup.draft is not None:
+            raise CheckpointError("target", "is a table and has no hidden states for a drafter to read")
+        return load_table(setup.target), lookup
+    if not drafts or setup.draft is None:
+        return load_target(checkpoint, dtype, ()), lookup
+    drafter = open_draft(setup.draft, checkpoint.config)
+    target = load_target(checkpoint, dtype, drafter.config.target_layer_ids)
+    return target, load_drafter(drafter, target)
+
+
+def _draft_length(asked: int | None, proposer: Proposer | None) -> int:
+    longest = 0 if proposer is None else proposer.draft_length
+    if asked is not None and asked < 0:
+        raise ValueError(f"draft_length: must be at least 0, got {asked}")
+    if asked is not None and proposer is not None and asked > longest:
+        raise ValueError(f"draft_length: this drafter makes at most {longest} drafts, got {asked}")
+    return longest if asked is None else asked
+
+
+def _store(
+    target: Target,
+    checkpoint: Checkpoint[TargetConfig] | None,
+    proposer: Proposer | None,
+    options: Options,
+    longest: int,
+    dtype: torch.dtype,
+) -> Store:
+    streams = (*target.streams, *(proposer.streams if proposer is not None else ()))
+    net = None if checkpoint is None else checkpoint.config.delta_net
+    kinds = () if checkpoint is None else checkpoint.config.layer_types
+    layers = tuple(index for index, kind in enumerate(kinds) if kind is LayerType.LINEAR)
+    kept = min(options.samples, options.prefixes)  # states behind cached prefixes
+    slots = Slots(net, layers, options.samples + kept, longest + 1, dtype)
+    store = Store(Pages(streams, 0, dtype), slots, options.samples)
+    most = store.most_pages(target.max_context, max(LONGEST_CHUNK, longest + 1))
+    store.pages = Pages(streams, options.pages or options.samples * most, dtype)
+    return store
+
+
+def _honoured(text: bool) -> frozenset[str]:
+    names = {field.name for kind in (Sampling, Request) for field in fields(kind)} - {"sampling", "prompt"}
+    return frozenset(names if text else names - {"stop_strings"})
+
+
+def _envelope(checkpoint: Checkpoint[TargetConfig] | None, dtype: torch.dtype) -> float:
+    """The regret (nats) that rounding to `dtype` may cause."""
+    if checkpoint is None:
+        return 0.0
+    return 256 * checkpoint.config.layers * torch.finfo(dtype).eps
+
+
+def _weight_format(checkpoint: Checkpoint[TargetConfig] | None) -> str:
+    if checkpoint is None:
+        return "dense"
+    kinds = {str(checkpoint.quantisation.format_of(name)) for name in target_linears(checkpoint.config)} - {"dense"}
+    kinds = {"nvfp4-w4a16" if kind.startswith("nvfp4") else kind for kind in kinds}
+    return kinds.pop() if len(kinds) == 1 else "mixed" if kinds else "dense"

@@ -1,0 +1,263 @@
+"""The engine: continuous batching, one target forward per tick for every sample that is in.
+
+admit -> propose -> verify -> accept -> commit -> emit. The scheduler moves rows and lengths; it never looks at what a
+tensor holds.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from specqual.contract import (
+    Claims,
+    Event,
+    Finished,
+    FinishReason,
+    InvalidRequest,
+    Proposal,
+    Refused,
+    Request,
+    Round,
+    Scored,
+    Script,
+    State,
+    Tape,
+    Usage,
+    validate,
+)
+
+from .inspection import state_of
+from .memory import Memory, Store
+from .pages import PAGE
+from .plan import offered, span_of, wanted
+from .prefixes import Prefixes
+from .propose import Proposer
+from .rng import Counter
+from .row import Row
+from .scoring import score
+from .span import Span, Target
+from .text import Text
+from .transaction import Terms, transact
+
+LONGEST_CHUNK = 256  # tokens of a prompt that one tick takes at most; windowed streams reserve room for so many
+
+
+class Flight(NamedTuple):
+    """One row's part of a pass, on its way to being judged: it holds for the memory that the pass was run in."""
+
+    row: Row
+    proposal: Proposal
+    span: Span
+    logits: Tensor  # [judged, V]
+    features: Tensor  # [n, taps * H]
+
+
+class Engine:
+    """Implements Decoder, Scoring, Traced, Scripted, Taped, Inspectable and Schedulable."""
+
+    def __init__(
+        self,
+        target: Target,
+        proposer: Proposer | None,
+        store: Store,
+        prefixes: Prefixes,
+        claims: Claims,
+        text: Text | None = None,
+    ) -> None:
+        self.claims = claims
+        self._target, self._proposer, self._store, self._text = target, proposer, store, text
+        self._tape: Tape = Counter()
+        self._script: Script | None = None
+        self._prefixes = prefixes
+        self._draft_length, self._chunk, self._lag = claims.limits.max_draft, LONGEST_CHUNK, 0
+        self._flights: list[Flight] = []
+        self._live: dict[int, list[Row]] = {}
+        self._rounds: dict[int, list[Row]] = {}
+        self._events: list[Event] = []  # what happened outside of a tick
+
+    # Decoder
+
+    def submit(self, request: Request) -> int:
+        """Queue a request; one that can never fit, in the context or in the pool, is refused by an event."""
+        validate(request, self.claims.limits)
+        if request.stop_strings and self._text is None:
+            raise InvalidRequest("stop_strings", "needs a tokenizer.json beside the target")
+        request_id, most = len(self._rounds), self._most_pages(request)
+        rows = [Row(request_id, request, index) for index in range(request.n)]
+        self._rounds[request_id] = rows
+        if len(request.prompt) >= self._target.max_context:
+            problem = f"prompt: {len(request.prompt)} tokens leave no room in a context of {self._target.max_context}"
+            self._events.append(Refused(request_id, problem))
+        elif most > self._store.pages.count:
+            problem = f"max_tokens: needs {most} pages at its end, and the pool has {self._store.pages.count}"
+            self._events.append(Refused(request_id, problem))
+        else:
+            self._live[request_id] = rows
+        return request_id
+
+    def step(self) -> list[Event]:
+        """One tick: let rows in, draft, run the target once over everything, and commit: at once, or with a commit lag
+        at the beginning of the next tick."""
+        events, self._events = self._events, []
+        events += self._land()
+        self._admit()
+        self._launch()
+        if not self._lag:
+            events += self._land()
+        return events
+
+    def cancel(self, request_id: int) -> None:
+        """End a request at once, whatever is in flight; its final event comes with the next tick."""
+        for row in self._live[request_id]:
+            row.reason = row.reason or FinishReason.CANCELLED
+            self._release(row)
+        self._events.append(self._finish(request_id))
+
+    def close(self) -> None:
+        for row in self._all():
+            self._release(row)
+        self._live.clear()
+        self._events.clear()
+        self._flights.clear()
+        self._prefixes.clear()
+
+    # Scoring, Traced, Scripted, Taped, Inspectable
+
+    def score(self, prompt: Sequence[int], output: Sequence[int]) -> Scored:
+        """Judge an output by the same kernels, in pages of its own."""
+        return score(self._target, self._store, prompt, output, LONGEST_CHUNK)
+
+    def rounds(self, request_id: int) -> tuple[Round, ...]:
+        return tuple(round for row in self._rounds[request_id] for round in row.rounds)
+
+    def script(self, drafter: Script | None) -> None:
+        self._script = drafter
+
+    def tape(self, tape: Tape | None) -> None:
+        self._tape = Counter() if tape is None else tape
+
+    def inspect(self, request_id: int, sample: int = 0) -> State:
+        """What the pools hold for a sample at its committed length."""
+        rows = self._live[request_id]
+        memory = rows[sample].memory if 0 <= sample < len(rows) else None
+        if memory is None:
+            raise KeyError(f"sample {sample} of request {request_id} owns nothing")
+        return state_of(memory, self._store)
+
+    def resources(self) -> Mapping[str, int]:
+        """Pages and recurrent slots that are free or can be had back from the prefix cache, and how many more samples
+        may be let in."""
+        store, cache = self._store, self._prefixes
+        return {
+            "pages": store.pages.free + cache.idle_pages,
+            "slots": store.slots.free + cache.idle_slots,
+            "samples": store.samples - len(store.open),
+        }
+
+    # Schedulable
+
+    def preempt(self, request_id: int) -> None:
+        """Take everything from a request, what is in flight too; its tokens stay, and it waits until it is resumed."""
+        for row in self._live[request_id]:
+            self._release(row)
+            row.held = True
+
+    def resume(self, request_id: int) -> None:
+        """Let a request in again, in its turn: what it had is filled again by the same kernels, to the same bits."""
+        for row in self._live[request_id]:
+            row.held = False
+
+    def schedule(
+        self, *, chunk: int | None = None, lag: int | None = None, bucket: int | None = None, draft: int | None = None
+    ) -> None:
+        """Set chunk, commit lag (0 or 1) and draft length. A chunk is rounded up to whole pages, so that its borders
+        lie where they always lie; a bucket means nothing, because every call has the shape of one tile."""
+        for name, value in (("chunk", chunk), ("bucket", bucket)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name}: must be at least 1, got {value}")
+        if lag not in (None, 0, 1):
+            raise ValueError(f"lag: must be 0 or 1, got {lag}")
+        if draft is not None and not 0 <= draft <= self.claims.limits.max_draft:
+            raise ValueError(f"draft: must be between 0 and {self.claims.limits.max_draft}, got {draft}")
+        if chunk is not None:
+            self._chunk = min(-(-chunk // PAGE) * PAGE, LONGEST_CHUNK)
+        self._draft_length = self._draft_length if draft is None else draft
+        self._lag = self._lag if lag is None else lag
+
+    # Parts of a tick
+
+    def _all(self) -> Iterator[Row]:
+        return (row for rows in self._live.values() for row in rows)
+
+    def _most_pages(self, request: Request) -> int:
+        length = min(len(request.prompt) + request.max_tokens, self._target.max_context)
+        return self._store.most_pages(length, max(LONGEST_CHUNK, self.claims.limits.max_draft + 1))
+
+    def _admit(self) -> None:
+        """Let rows in by age, as long as the oldest fits: nobody is overtaken."""
+        for row in self._all():
+            if row.waiting:
+                row.memory = self._store.take(self._most_pages(row.request))
+                if row.memory is None:
+                    return
+                self._prefixes.attach(row.memory, row.request.prompt, len(row.tokens) - 1)
+
+    def _launch(self) -> None:
+        """Draft, and run the target over the spans of all rows; what is certain about them is kept at once."""
+        rows = [row for row in self._all() if row.memory is not None]
+        if not rows:
+            return
+        asks = wanted(rows, self._draft_length, self._terms)
+        proposals = offered(rows, asks, self._script, self._proposer, self._store, self._target.vocab_size)
+        spans = [span_of(*pair, self._chunk, self._prefixes) for pair in zip(rows, proposals, strict=True)]
+        for span in spans:
+            self._store.extend(span.memory, self._target.streams, span.end)
+        found = self._target.forward(spans, self._store)
+        self._flights = [Flight(*parts) for parts in zip(rows, proposals, spans, *found, strict=True)]
+        self._ingest([(flight.span.memory, flight.features[: flight.span.certain]) for flight in self._flights])
+        for flight in self._flights:
+            span, memory, prompt = flight.span, flight.span.memory, flight.row.request.prompt
+            memory.length, memory.kept = span.start + span.certain, 0
+            self._prefixes.publish(memory, prompt, span.start, memory.length, span.mark)
+
+    def _land(self) -> list[Event]:
+        """Judge and commit what is in flight, except for rows that have lost their memory since."""
+        events, grown = list[Event](), list[tuple[Memory, Tensor]]()
+        flights, self._flights = [f for f in self._flights if f.row.memory is f.span.memory], []
+        for row, proposal, span, logits, features in flights:
+            if span.judged:
+                events.append(transact(row, proposal, logits.double().numpy(), self._terms))
+            if row.reason is not None:
+                self._release(row)
+            else:
+                committed = len(row.tokens) - 1 - span.memory.length if span.judged else 0
+                grown.append((span.memory, features[span.certain : span.certain + committed]))
+            if all(other.reason is not None for other in self._live[row.request_id]):
+                events.append(self._finish(row.request_id))
+        self._ingest(grown)
+        for memory, features in grown:
+            self._store.commit(memory, memory.length + len(features), len(features))
+        return events
+
+    def _ingest(self, grown: Sequence[tuple[Memory, Tensor]]) -> None:
+        """Let the drafter take in the features [n, taps * H] of tokens that follow each memory's length."""
+        grown = [(memory, features) for memory, features in grown if len(features)]
+        if self._proposer is not None and grown:
+            memories, features = zip(*grown, strict=True)
+            self._proposer.ingest(memories, [memory.length for memory in memories], features, self._store)
+
+    def _release(self, row: Row) -> None:
+        if row.memory is not None:
+            self._store.give(row.memory)
+            row.memory = None
+
+    def _finish(self, request_id: int) -> Finished:
+        rows = self._live.pop(request_id)
+        reasons = tuple(row.reason or FinishReason.CANCELLED for row in rows)
+        return Finished(request_id, reasons, Usage(len(rows[0].request.prompt), sum(len(row.output) for row in rows)))
+
+    @property
+    def _terms(self) -> Terms:
+        target = self._target
+        return Terms(self.claims.rule, self._tape, target.eos_ids, target.max_context, self._text)

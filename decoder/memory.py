@@ -1,0 +1,63 @@
+"""What one sample owns in the pools, and the pools together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .pages import Pages, Stream, Table
+from .slots import Slots
+
+
+@dataclass(slots=True)
+class Memory:
+    """One sample's page tables and slot. `length` counts committed tokens with a target state; whatever lies behind
+    it in a page is speculative, and nothing but a larger length makes it visible.
+
+    `kept` counts the tokens of the slot's log that are committed: the slot itself stands at length - kept.
+    """
+
+    tables: Mapping[str, Table]
+    slot: int | None
+    reserved: int
+    length: int = 0
+    kept: int = 0
+
+
+@dataclass(slots=True)
+class Store:
+    """The pools, and the promise that a sample which was let in never runs out of them."""
+
+    pages: Pages
+    slots: Slots
+    samples: int  # at most
+    open: list[Memory] = field(default_factory=list)
+
+    def most_pages(self, length: int, span: int) -> int:
+        """What a sample of `length` tokens may need at any one time."""
+        return sum(stream.most_pages(length, span) for stream in self.pages.streams.values())
+
+    def take(self, most: int) -> Memory | None:
+        """Let a sample in, or None if what was promised to the others leaves too little."""
+        promised = sum(memory.reserved for memory in self.open)
+        if len(self.open) >= self.samples or promised + most > self.pages.count:
+            return None
+        memory = Memory({name: [] for name in self.pages.streams}, self.slots.take(), most)
+        self.open.append(memory)
+        return memory
+
+    def give(self, memory: Memory) -> None:
+        """Take everything back."""
+        self.open = [other for other in self.open if other is not memory]
+        for table in memory.tables.values():
+            self.pages.release(table)
+        self.slots.give(memory.slot)
+
+    def extend(self, memory: Memory, streams: Sequence[Stream], end: int) -> None:
+        """Make room in these streams for the positions before `end`."""
+        for stream in streams:
+            self.pages.extend(memory.tables[stream.name], end)
+
+    def commit(self, memory: Memory, length: int, kept: int) -> None:
+        """Move the length; `kept` tokens of the slot's log are now committed. Pages behind the length go back."""
+        memory.length, memory.kept = length, kept
+        for name, stream in self.pages.streams.items():
+            self.pages.settle(stream, memory.tables[name], length)

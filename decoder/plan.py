@@ -1,0 +1,71 @@
+"""What every row does in a tick: who is asked for drafts, and what the target runs over."""
+
+from collections.abc import Mapping, Sequence
+
+from specqual.contract import Proposal, Purpose, Script
+
+from .memory import Store
+from .prefixes import Prefixes
+from .propose import Ask, Proposer, scripted
+from .row import Row
+from .span import Span
+from .transaction import Terms, numbers
+from .verify import legal
+
+
+def wanted(rows: Sequence[Row], draft_length: int, terms: Terms) -> dict[int, Ask]:
+    """The rows, by place, that have nothing left to fill and room for more than one token."""
+    asks: dict[int, Ask] = {}
+    for place, row in enumerate(rows):
+        memory = row.memory
+        most = min(draft_length, row.headroom(terms.max_context) - 1)
+        if memory is not None and row.rounds and memory.length == row.settled and most > 0:
+            uniform = numbers(row, terms, len(row.tokens))
+            asks[place] = Ask(
+                row.request_id,
+                row.index,
+                row.tokens,
+                len(row.rounds),
+                most,
+                row.request.sampling,
+                memory,
+                lambda slot, uniform=uniform: uniform(Purpose.DRAFT, slot),  # type: ignore[misc]
+            )
+    return asks
+
+
+def offered(
+    rows: Sequence[Row],
+    asks: Mapping[int, Ask],
+    script: Script | None,
+    proposer: Proposer | None,
+    store: Store,
+    vocab_size: int,
+) -> list[Proposal]:
+    """A proposal for every row; what is no legal one counts as none, and so does silence."""
+    proposals, found = [Proposal.certain(())] * len(rows), list[Proposal]()
+    if asks and script is not None:
+        found = scripted(script, list(asks.values()))
+    elif asks and proposer is not None:
+        found = proposer.propose(list(asks.values()), store)
+    for (place, ask), proposal in zip(asks.items(), found, strict=False):
+        if legal(proposal, vocab_size, ask.most):
+            proposals[place] = proposal
+    return proposals
+
+
+def span_of(row: Row, proposal: Proposal, chunk: int, prefixes: Prefixes) -> Span:
+    """What a row's next pass runs over: the next chunk of what is to be filled, or the anchor and its drafts.
+
+    Chunks end at multiples of `chunk`, wherever they begin.
+    """
+    memory, tokens = row.memory, row.tokens
+    assert memory is not None
+    row.forwards += 1
+    start = memory.length
+    if start == row.settled:
+        return Span(tokens + proposal.tokens, start, memory, 0, 1 + len(proposal.tokens))
+    end = min((start // chunk + 1) * chunk, row.settled)
+    anchor = end == len(tokens)
+    mark = prefixes.mark(row.request.prompt, start, end - anchor)
+    return Span(tokens[:end], start, memory, end - start - anchor, int(anchor), mark)
