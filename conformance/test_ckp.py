@@ -33,8 +33,9 @@ def look_at_drafter(lab: Lab) -> Look:
     """What a drafter's tensors show in: proposals, q and the context that is kept."""
     temperature = 1.0 if lab.honours("temperature") else 0.0
     ids = prompt(lab, lab.random("CKP"), 9)
-    request = Request(prompt=ids, max_tokens=6, sampling=Sampling(temperature=temperature), seed=1)
-    probe = Request(prompt=ids, max_tokens=6)
+    endless = lab.honours("ignore_eos")  # what has ended cannot be inspected
+    request = Request(prompt=ids, max_tokens=6, sampling=Sampling(temperature=temperature), seed=1, ignore_eos=endless)
+    probe = Request(prompt=ids, max_tokens=6, ignore_eos=endless)
 
     def look(decoder: Decoder) -> Any:
         seen: list[Any] = [[(r.proposals, r.q) for r in serve(decoder, [request])[0].rounds or ()]]
@@ -57,7 +58,7 @@ def look_at_target(lab: Lab) -> Look:
     def look(decoder: Decoder) -> Any:
         if isinstance(decoder, Scoring):
             return decoder.score(ids, output).logprob
-        request_id = decoder.submit(Request(prompt=ids, max_tokens=4))
+        request_id = decoder.submit(Request(prompt=ids, max_tokens=4, ignore_eos=lab.honours("ignore_eos")))
         decoder.step()
         assert isinstance(decoder, Inspectable)
         tensors = decoder.inspect(request_id).tensors
