@@ -11,7 +11,7 @@ from specqual.contract import Rule, Setup
 
 from .clauses import CLAUSES, matching
 from .lab import Run
-from .resolve import UnknownDecoder, resolve
+from .resolve import BUILT_IN, UnknownDecoder, resolve
 from .verdicts import Profile
 from .waivers import BadWaiver, Waiver, read_waivers
 
@@ -33,9 +33,7 @@ def add_options(parser: pytest.Parser) -> None:
         except ValueError:
             group.addoption("--specqual-" + name.lstrip("-"), **attributes)
 
-    add(
-        "--decoder", default="reference", metavar="NAME", help="reference, transformers, dflash, or package.module:make"
-    )
+    add("--decoder", default="optimised", metavar="NAME", help=f"{', '.join(BUILT_IN)}, or package.module:make")
     add("--target", metavar="DIR", help="target checkpoint (default: the trained hybrid of the clone, else nano)")
     add("--draft", metavar="DIR", help="drafter checkpoint, or none")
     add("--option", action="append", default=[], metavar="KEY=VALUE", help="option of the decoder; may be repeated")

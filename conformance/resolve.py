@@ -7,6 +7,7 @@ from pathlib import Path
 from specqual.contract import Make
 
 BUILT_IN = {
+    "optimised": "specqual.decoder:make",
     "reference": "specqual.reference:make",
     "transformers": "specqual.adapters.transformers:make",
     "dflash": "specqual.adapters.dflash:make",
