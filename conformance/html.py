@@ -6,8 +6,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from .clauses import CHAPTERS, CLAUSES
-from .evidence import short
 from .junit import printable
+from .kinds.values import short
 from .verdicts import Verdict
 
 SHOWN_CASES = 12

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .clauses import Clause
-from .evidence import short
+from .kinds.values import short
 from .verdicts import Decision
 
 

@@ -1,0 +1,51 @@
+"""Greedy outputs: every token under its own prefix."""
+
+from collections.abc import Iterable, Sequence
+
+from ..verdicts import Decision, Verdict
+from . import Case
+
+
+def _wrong_tokens(cases: Sequence[Case]) -> Iterable[tuple[int, int | None, str]]:
+    for index, case in enumerate(cases):
+        envelope = float(case["envelope"])
+        columns = zip(case["output"], case["argmax"], case["logprob"], case["best"], case["runner_up"], strict=True)
+        for place, (token, argmax, logprob, best, runner_up) in enumerate(columns):
+            if token == argmax:
+                continue
+            if logprob is None:
+                yield index, place, f"token {place} is {token}, which is no token of the vocabulary"
+                continue
+            regret, margin = best - logprob, best - runner_up
+            if regret > envelope or margin > envelope:
+                yield (
+                    index,
+                    place,
+                    f"token {place} is {token} where the target's is {argmax}: {regret:.6g} nats worse under its own "
+                    f"prefix, margin {margin:.6g}, and rounding explains at most {envelope:.3g}",
+                )
+        emitted = len(case["output"])
+        if emitted < case["max_tokens"] and not (emitted and case["output"][-1] in case["ending"]):
+            yield (
+                index,
+                None,
+                f"{case['label']}: ended after {emitted} of {case['max_tokens']} tokens, though none ends it",
+            )
+        plain = case.get("plain")
+        if plain is not None and case["bitwise"] and plain != case["output"]:
+            pairs = zip(plain, case["output"], strict=False)
+            place = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(plain), len(case["output"])))
+            yield index, place, f"{case['label']}: differs from {case['against']} at token {place}; bitwise was claimed"
+
+
+def decide(cases: Sequence[Case]) -> Decision:
+    for index, place, detail in _wrong_tokens(cases):
+        return Decision(Verdict.VIOLATED, detail, case=index, place=place)
+    tokens = sum(len(case["output"]) for case in cases)
+    ties = sum(t != a for case in cases for t, a in zip(case["output"], case["argmax"], strict=True))
+    if ties:
+        worst = max(b - t for case in cases for b, t in zip(case["best"], case["logprob"], strict=True))
+        envelope = max(float(case["envelope"]) for case in cases)
+        detail = f"{ties} of {tokens} tokens are ties, worst regret {worst:.3g} nats within {envelope:.3g}"
+        return Decision(Verdict.TIE_EXPLAINED, detail)
+    return Decision(Verdict.EXACT, f"{tokens} tokens of {len(cases)} outputs, regret zero everywhere")
