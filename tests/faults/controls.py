@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from specqual.contract import Greedy, Proposal, Purpose, Rule, Sampling, Setup
+from specqual.contract import Decoder, Greedy, Proposal, Purpose, Rule, Sampling, Setup
 from specqual.reference import ReferenceDecoder, make, transaction
 from specqual.reference.drafter import DraftContext
 from specqual.reference.forward import Forward, Target
@@ -15,7 +15,7 @@ from specqual.reference.table import TableTarget
 from specqual.reference.target import TransformerTarget
 from specqual.reference.verify import Uniform, Verdict, judged, verify
 
-from .planting import Faulty
+from .planting import planted
 from .verification import block_length
 
 
@@ -29,7 +29,7 @@ def n2(setup: Setup) -> ReferenceDecoder:
     return make(replace(setup, rule=Rule.SAMPLER_MATCH))
 
 
-def n3(setup: Setup) -> Faulty:
+def n3(setup: Setup) -> Decoder:
     """A drafter that knows nothing: the same few tokens in a circle, and every third time none at all."""
 
     def circle(
@@ -39,10 +39,10 @@ def n3(setup: Setup) -> Faulty:
         return Proposal.certain(tuple((7 * (place + slot)) % size for slot in range(length if place % 3 else 0)))
 
     lookup = {} if setup.rule is Rule.NONE else {"ngram": 3}
-    return Faulty(replace(setup, draft=None, options=lookup), {(NgramDrafter, "propose"): circle})
+    return planted(replace(setup, draft=None, options=lookup), {(NgramDrafter, "propose"): circle})
 
 
-def n4(setup: Setup) -> Faulty:
+def n4(setup: Setup) -> Decoder:
     """The logits are off by 1e-7 of themselves, another way in every pass, and no more than that is claimed."""
 
     def disturbed(sound: Callable[[Target, Sequence[int]], Forward]) -> Callable[[Target, Sequence[int]], Forward]:
@@ -54,7 +54,7 @@ def n4(setup: Setup) -> Faulty:
         return forward
 
     kinds = (TransformerTarget, TableTarget)
-    decoder = Faulty(setup, {(kind, "forward"): disturbed(kind.forward) for kind in kinds})
+    decoder = planted(setup, {(kind, "forward"): disturbed(kind.forward) for kind in kinds})
     decoder.claims = replace(decoder.claims, greedy=Greedy(bitwise=False, envelope=1e-5))
     return decoder
 
@@ -63,9 +63,9 @@ def n4(setup: Setup) -> Faulty:
 n5 = n2
 
 
-def n7(setup: Setup) -> Faulty:
+def n7(setup: Setup) -> Decoder:
     """Block verification: other drafts are accepted than by the token-wise rule, the joint law is the same."""
-    decoder = Faulty(replace(setup, rule=Rule.RATIO), {(transaction, "verify"): _block})
+    decoder = planted(replace(setup, rule=Rule.RATIO), {(transaction, "verify"): _block})
     if decoder.claims.rule is Rule.RATIO:
         decoder.claims = replace(decoder.claims, rule=Rule.BLOCK)
     return decoder

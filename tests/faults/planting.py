@@ -1,11 +1,13 @@
-"""How a fault is planted: one function of the reference decoder is replaced while that decoder runs, and only then."""
+"""How a fault is planted: names of a decoder are swapped while that decoder runs, and only then."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
+from inspect import getmembers, isfunction
 from typing import Any
 
-from specqual.contract import Claims, Event, Make, Request, Scored, Setup, State
-from specqual.reference import ReferenceDecoder, make
+from specqual.contract import Claims, Decoder, Event, Make, Request, Setup
+from specqual.reference import make
 
 Place = tuple[Any, str]
 """A module or class, and the name that is looked up in it."""
@@ -24,45 +26,39 @@ def swapped(swaps: Mapping[Place, Any]) -> Iterator[None]:
             setattr(owner, name, value)
 
 
-class Faulty(ReferenceDecoder):
-    """The reference decoder with some names swapped during its own calls; its claims stay those of the sound one."""
+def planted(setup: Setup, swaps: Mapping[Place, Any], sound: Make = make) -> Any:
+    """The decoder that `sound` makes, of whatever class, with some names swapped while it is made and during its calls.
 
-    def __init__(self, setup: Setup, swaps: Mapping[Place, Any]) -> None:
-        self._swaps = swaps
-        with swapped(swaps):
-            sound = make(setup)
-        super().__init__(sound._target, sound._drafter, sound.claims, sound._text)
+    Every public method is such a call; its claims and its private attributes stay those of the sound one.
+    """
+    with swapped(swaps):
+        decoder = sound(setup)
+    kind = type(decoder)
 
-    def submit(self, request: Request) -> int:
-        with swapped(self._swaps):
-            return super().submit(request)
+    def disturbed(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def call(*arguments: Any, **named: Any) -> Any:
+            with swapped(swaps):
+                return method(*arguments, **named)
 
-    def step(self) -> list[Event]:
-        with swapped(self._swaps):
-            return super().step()
+        return call
 
-    def cancel(self, request_id: int) -> None:
-        with swapped(self._swaps):
-            super().cancel(request_id)
-
-    def score(self, prompt: Sequence[int], output: Sequence[int]) -> Scored:
-        with swapped(self._swaps):
-            return super().score(prompt, output)
-
-    def inspect(self, request_id: int, sample: int = 0) -> State:
-        with swapped(self._swaps):
-            return super().inspect(request_id, sample)
+    calls = {name: disturbed(method) for name, method in getmembers(kind, isfunction) if not name.startswith("_")}
+    decoder.__class__ = type(f"Faulty{kind.__name__}", (kind,), calls)  # type: ignore[assignment]
+    return decoder
 
 
-def replacing(name: str, *owners: Any) -> Callable[[Callable[..., Any]], Make]:
-    """Turn a function into the factory of a decoder that has it in the place of the sound function of this name.
+def replacing(name: str, *owners: Any, sound: Make = make) -> Callable[[Callable[..., Any]], Make]:
+    """Turn a function, method or class into the factory of a decoder that has it under this name in these modules or
+    classes, and is in all else what `sound` makes.
 
-    The function's docstring, what goes wrong and when it shows, becomes the factory's.
+    The docstring, what goes wrong and when it shows, becomes the factory's.
     """
 
     def decorate(fault: Callable[..., Any]) -> Make:
-        def plant(setup: Setup) -> Faulty:
-            return Faulty(setup, {(owner, name): fault for owner in owners})
+        def plant(setup: Setup) -> Decoder:
+            found: Decoder = planted(setup, {(owner, name): fault for owner in owners}, sound)
+            return found
 
         plant.__name__, plant.__doc__, plant.__module__ = fault.__name__, fault.__doc__, fault.__module__
         return plant
@@ -73,7 +69,7 @@ def replacing(name: str, *owners: Any) -> Callable[[Callable[..., Any]], Make]:
 class BlackBox:
     """Any decoder with nothing but the base protocol to be seen."""
 
-    def __init__(self, inner: ReferenceDecoder) -> None:
+    def __init__(self, inner: Decoder) -> None:
         self._inner = inner
 
     @property

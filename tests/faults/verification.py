@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from specqual.contract import Purpose, Rule, Sampling, Setup
+from specqual.contract import Decoder, Purpose, Rule, Sampling, Setup
 from specqual.reference import sampling, transaction, verify
 from specqual.reference.sampling import Law, draw, point
 from specqual.reference.verify import Uniform, Verdict
 
-from .planting import Faulty, replacing
+from .planting import planted, replacing
 
 # The sound functions, under names that no swap touches.
 sound_verify, sound_judged, sound_filtered, sound_law = (
@@ -161,7 +161,7 @@ def m05b(rule: Rule, p: Sequence[Law], drafts: Sequence[int], q: Chain, uniform:
     return found
 
 
-def m05c(setup: Setup) -> Faulty:
+def m05c(setup: Setup) -> Decoder:
     """The bonus row goes without filters. Shows in fully accepted rounds of requests with filters only."""
     plain: list[Law] = []  # of the row whose law was asked for last, which is the bonus row
 
@@ -173,4 +173,4 @@ def m05c(setup: Setup) -> Faulty:
     def unfiltered(rule: Rule, p: Sequence[Law], drafts: Sequence[int], q: Chain, uniform: Uniform) -> Verdict:
         return sound_verify(rule, [*p[:-1], *plain] if drafts else p, drafts, q, uniform)
 
-    return Faulty(setup, {(transaction, "_law"): remember, (transaction, "verify"): unfiltered})
+    return planted(setup, {(transaction, "_law"): remember, (transaction, "verify"): unfiltered})
