@@ -1,0 +1,145 @@
+"""From pytest-benchmark's JSON to one page that needs no network, and to tables for docs/results/throughput.md.
+
+`python -m benchmarks.report RESULTS.json PAGE.html` writes the page and prints the tables in Markdown.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from .results import Cell, Cells, Spread, busy, gather, goals
+
+COLUMNS = (
+    "arm",
+    "tokens/s",
+    "range",
+    "× target only",
+    "tokens per round",
+    "rows per round",
+    "KV kB per round",
+    "state kB per round",
+    "target forwards",
+    "peak MB",
+    "same output",
+)
+WIDTH = 420  # of the longest bar, pixels
+
+
+def header(content: Mapping[str, Any]) -> dict[str, str]:
+    """What was measured where."""
+    machine, told, commit = content["machine_info"], content["machine_info"]["throughput"], content["commit_info"]
+    settings = told["settings"]
+    cpu = machine["cpu"].get("brand_raw") or machine["machine"]
+    return {
+        "processor": f"{cpu}, {machine['cpu'].get('count', '?')} cores",
+        "threads of each arm": str(settings["cores"]),
+        "dtype": settings["arithmetic"],
+        "work": f"prompts of {settings['prompt']} tokens, {settings['tokens']} new tokens, {settings['trials']} trials",
+        "commit": commit["id"] + (" with changes" if commit["dirty"] else ""),
+        "versions": ", ".join(f"{name} {number}" for name, number in told["versions"].items())
+        + f", Python {machine['python_version']}",
+        "measured": content["datetime"],
+        "waiting": f"{busy(content):.1%} of the time the arms did not get the processor (median)",
+    }
+
+
+def groups(cells: Cells) -> Iterator[tuple[str, int, list[Cell]]]:
+    """Cells that stand in one table and one picture: those of a model and batch."""
+    for model, batch in dict.fromkeys((model, batch) for model, batch, _ in cells):
+        yield model, batch, [cell for key, cell in cells.items() if key[:2] == (model, batch)]
+
+
+def spread(ratio: Spread | None) -> str:
+    return "" if ratio is None else f"{ratio.median:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
+
+
+def line(cell: Cell, plain: Cell | None) -> tuple[str, ...]:
+    """A cell as the texts of its table's COLUMNS; `plain` is the target alone in the same batch."""
+    info, speed = cell.info, cell.speed
+    peak = info["peak_bytes"]
+    return (
+        cell.label,
+        f"{speed.median:.1f}",
+        f"{speed.low:.1f} to {speed.high:.1f}",
+        "" if plain is None else spread(cell.over(plain)),
+        f"{info['acceptance']:.2f}",
+        f"{info['rows']:.1f}",
+        f"{info['kv_bytes'] / 1e3:.0f}",
+        f"{info['state_bytes'] / 1e3:.0f}",
+        str(info["forwards"]),
+        "" if peak is None else f"{peak / 1e6:.0f} (+{(peak - info['loaded_bytes']) / 1e6:.0f})",
+        "" if plain is None else f"{cell.same(plain)} of {cell.batch}",
+    )
+
+
+def lines(group: list[Cell]) -> list[tuple[str, ...]]:
+    plain = next((cell for cell in group if cell.arm == "target-only"), None)
+    return [line(cell, plain) for cell in group]
+
+
+def bars(group: list[Cell]) -> list[dict[str, Any]]:
+    """Lengths in pixels, in a picture as wide as the fastest trial of the group."""
+    scale = WIDTH / max(cell.speed.high for cell in group)
+    return [
+        {
+            "label": cell.label,
+            "value": f"{cell.speed.median:.1f}",
+            "length": cell.speed.median * scale,
+            "low": cell.speed.low * scale,
+            "high": cell.speed.high * scale,
+        }
+        for cell in group
+    ]
+
+
+def page(content: Mapping[str, Any]) -> str:
+    cells = gather(content)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.j2").render(
+        header=header(content),
+        goals=[(model, goal, spread(ratio), goal.verdict(ratio)) for model, goal, ratio in goals(cells)],
+        groups=[(model, batch, lines(group), bars(group)) for model, batch, group in groups(cells)],
+        columns=COLUMNS,
+    )
+
+
+def markdown(content: Mapping[str, Any]) -> str:
+    cells = gather(content)
+    parts = ["\n".join(f"- {name}: {value}" for name, value in header(content).items())]
+    parts.append(
+        table(
+            ("model", "asked for", "ratio", "verdict"),
+            [(model, goal.title, spread(ratio), goal.verdict(ratio)) for model, goal, ratio in goals(cells)],
+        )
+    )
+    parts += [f"### {model}, batch {batch}\n\n" + table(COLUMNS, lines(group)) for model, batch, group in groups(cells)]
+    return "\n\n".join(parts)
+
+
+def table(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in (names, ("---",) * len(names), *rows))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("page", type=Path)
+    arguments = parser.parse_args()
+    content = json.loads(arguments.results.read_text())
+    arguments.page.parent.mkdir(parents=True, exist_ok=True)
+    arguments.page.write_text(page(content), encoding="utf-8")
+    print(markdown(content))
+
+
+if __name__ == "__main__":
+    main()
