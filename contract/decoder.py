@@ -76,7 +76,11 @@ class Traced(Protocol):
     """What each round did: unlocks drafter clauses and acceptance against closed forms."""
 
     def rounds(self, request_id: int) -> tuple[Round, ...]:
-        """All rounds of a request so far (ended ones included), samples in order, rounds in time order."""
+        """All rounds of a request so far, samples in order, rounds in time order.
+
+        A request that has ended is remembered for a while, so that a decoder which runs for hours does not grow: at
+        least until another 16 have ended. KeyError if it is unknown or was forgotten.
+        """
         ...
 
 

@@ -1,7 +1,7 @@
 """Rounds: what happened between two commits, and drafters that a test can script."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,10 @@ class Round:
     `start` is the absolute index of the anchor, the last committed token, which has not been through the target yet
     (in the first round: the last prompt token, and nothing is drafted). `committed` are the accepted drafts and the
     correction or bonus token, cut where the sample ended; `accepted` counts the drafts that verification accepted,
-    before that cut. `target_forwards` counts passes of the target in this round (a prompt may take several).
+    before that cut. `target_forwards` counts the passes of the target that this round rests on (a prompt may take
+    several, and one pass serves all samples of a batch). `policy` tells by name what the decoder's policies decided for
+    this round, before anything was drafted: `draft` the most drafts, `selector` whether it was used (0 or 1), `bucket`
+    the rows of its last pass; a policy that is off is not named.
     """
 
     request_id: int
@@ -47,6 +50,7 @@ class Round:
     accepted: int
     committed: tuple[int, ...]
     target_forwards: int = 1
+    policy: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,8 +111,8 @@ class BlockDrafter:
         done, proposals = 0, list[Proposal]()
         for ask, length in wanted:
             rows = slice(done, done + length)
-            scores = self._scores(logits[rows].double().numpy(), joint[rows])
-            plain = config.selector is None and config.markov_rank is None
+            scores = self._scores(logits[rows].double().numpy(), joint[rows], ask.selector)
+            plain = not (config.selector is not None and ask.selector) and config.markov_rank is None
             law = ask.sampling if plain else Sampling(temperature=ask.sampling.temperature)
             proposals.append(walk(ask.tokens[-1], length, scores, law, ask.uniform))
             done += length
@@ -213,11 +213,11 @@ class BlockDrafter:
             return hidden
         return tiled(lambda x: (linear(wide(x), self.linears["candidate_selector.hidden_projection"]),), hidden)[0]
 
-    def _scores(self, logits: np.ndarray, joint: Tensor) -> Scores:
+    def _scores(self, logits: np.ndarray, joint: Tensor, select: bool) -> Scores:
         """What may stand in each slot of one block, and how good it is behind a given token."""
         selector, tensors = self.config.selector, self.tensors
         everything = np.arange(self.config.vocab_size)
-        if selector is not None:
+        if selector is not None and select:
             before, after = (tensors[f"candidate_selector.{side}_codebook"] for side in ("predecessor", "successor"))
             ids = [best_ids(row, selector.top_k) for row in logits]
             return lambda slot, token: (

@@ -17,6 +17,7 @@ from .block import load_drafter
 from .engine import LONGEST_CHUNK, Engine
 from .memory import Store
 from .pages import Pages
+from .policies import Policies
 from .prefixes import Prefixes
 from .propose import Ngram, Proposer
 from .slots import Slots
@@ -27,6 +28,7 @@ from .text import Text
 
 RULES = (Rule.NONE, Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH)
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
+LEAST = {"prefixes": 0, "remembered": 16, "draft_context": 0}  # of the options; 1 for all others
 LOOKED_UP = 4  # K of prompt lookup where the setup names none
 
 
@@ -34,12 +36,18 @@ LOOKED_UP = 4  # K of prompt lookup where the setup names none
 class Options:
     """The decoder's own options: `ngram` looks up suffixes of so many tokens instead of using a drafter; `samples` may
     be in at once; `pages` of the pool, by default enough for each of them to fill the context; `prefixes` kept in the
-    prefix cache, counted in chunks of 64 tokens, 0 for none."""
+    prefix cache, counted in chunks of 64 tokens, 0 for none; `remembered` requests keep their rounds after their end.
+    The others are those of Policies."""
 
     ngram: int | None = None
     samples: int = 16
     pages: int | None = None
     prefixes: int = 256
+    remembered: int = 1024
+    selector_rows: int | None = None
+    draft_tokens: int | None = None
+    draft_context: int | None = None
+    bucket: int | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Options":
@@ -48,10 +56,14 @@ class Options:
         for name, value in given.items():
             if name not in known:
                 raise ValueError(f"{name}: unknown option; there are {', '.join(known)}")
-            low = 0 if name == "prefixes" else 1
+            low = LEAST.get(name, 1)
             if isinstance(value, bool) or not str(value).isdecimal() or int(value) < low:
                 raise ValueError(f"{name}: must be an integer of at least {low}, got {value!r}")
         return cls(**{name: int(value) for name, value in given.items()})
+
+    @property
+    def policies(self) -> Policies:
+        return Policies(**{field.name: getattr(self, field.name) for field in fields(Policies)})
 
 
 def make(setup: Setup) -> Engine:
@@ -82,7 +94,7 @@ def make(setup: Setup) -> Engine:
         method=proposer.method if proposer is not None else Method.SCRIPTED if longest else Method.NONE,
         greedy=Greedy(bitwise=True, envelope=_envelope(checkpoint, dtype)),
         sampling=_honoured(text is not None),
-        seed=SeedContract.ALWAYS if rule in (Rule.NONE, Rule.SAMPLER_MATCH) else SeedContract.EQUAL_DRAFT_LENGTHS,
+        seed=_seed_contract(rule, options),
         limits=Limits(target.vocab_size, target.max_context, longest, options.samples, target.eos_ids),
         dtype=setup.dtype or "float32",
         attention="own",
@@ -91,7 +103,8 @@ def make(setup: Setup) -> Engine:
         weight_format=_weight_format(checkpoint),
         kv_format="fp8" if checkpoint is not None and checkpoint.quantisation.kv_scales else "dense",
     )
-    return Engine(target, proposer, store, Prefixes(store, options.prefixes), claims, text)
+    prefixes = Prefixes(store, options.prefixes)
+    return Engine(target, proposer, store, prefixes, claims, text, options.policies, options.remembered)
 
 
 def _models(
@@ -139,6 +152,13 @@ def _store(
     most = store.most_pages(target.max_context, max(LONGEST_CHUNK, longest + 1))
     store.pages = Pages(streams, options.pages or options.samples * most, dtype)
     return store
+
+
+def _seed_contract(rule: Rule, options: Options) -> SeedContract:
+    """A selector that depends on neighbours changes drafts, and so, but for sampler-match, what a seed yields."""
+    if rule in (Rule.NONE, Rule.SAMPLER_MATCH):
+        return SeedContract.ALWAYS
+    return SeedContract.EQUAL_DRAFT_LENGTHS if options.selector_rows is None else SeedContract.NONE
 
 
 def _honoured(text: bool) -> frozenset[str]:

@@ -5,6 +5,8 @@ tensor holds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
 from typing import NamedTuple
 
 from torch import Tensor
@@ -30,7 +32,8 @@ from specqual.contract import (
 from .inspection import state_of
 from .memory import Memory, Store
 from .pages import PAGE
-from .plan import offered, span_of, wanted
+from .plan import decided, offered, span_of, wanted
+from .policies import Policies, padded_rows
 from .prefixes import Prefixes
 from .propose import Proposer
 from .rng import Counter
@@ -51,6 +54,12 @@ class Flight(NamedTuple):
     span: Span
     logits: Tensor  # [judged, V]
     features: Tensor  # [n, taps * H]
+    policy: Mapping[str, int]  # what was decided before it
+
+    def forked(self, row: Row, memory: Memory) -> "Flight":
+        """The same for another sample of its request, whose memory was forked from this one's."""
+        row.forwards = self.row.forwards
+        return self._replace(row=row, span=replace(self.span, memory=memory))
 
 
 class Engine:
@@ -63,17 +72,20 @@ class Engine:
         store: Store,
         prefixes: Prefixes,
         claims: Claims,
-        text: Text | None = None,
+        text: Text | None,
+        policies: Policies,
+        remembered: int,
     ) -> None:
         self.claims = claims
         self._target, self._proposer, self._store, self._text = target, proposer, store, text
         self._tape: Tape = Counter()
         self._script: Script | None = None
-        self._prefixes = prefixes
+        self._prefixes, self._policies, self._remembered = prefixes, policies, remembered
         self._draft_length, self._chunk, self._lag = claims.limits.max_draft, LONGEST_CHUNK, 0
         self._flights: list[Flight] = []
+        self._ids = count()
         self._live: dict[int, list[Row]] = {}
-        self._rounds: dict[int, list[Row]] = {}
+        self._ended: dict[int, list[Row]] = {}  # the last ones, oldest first
         self._events: list[Event] = []  # what happened outside of a tick
 
     # Decoder
@@ -83,17 +95,14 @@ class Engine:
         validate(request, self.claims.limits)
         if request.stop_strings and self._text is None:
             raise InvalidRequest("stop_strings", "needs a tokenizer.json beside the target")
-        request_id, most = len(self._rounds), self._most_pages(request)
-        rows = [Row(request_id, request, index) for index in range(request.n)]
-        self._rounds[request_id] = rows
+        request_id, most = next(self._ids), self._most_pages(request)
+        self._live[request_id] = [Row(request_id, request, index) for index in range(request.n)]
         if len(request.prompt) >= self._target.max_context:
             problem = f"prompt: {len(request.prompt)} tokens leave no room in a context of {self._target.max_context}"
-            self._events.append(Refused(request_id, problem))
+            self._refuse(request_id, problem)
         elif most > self._store.pages.count:
             problem = f"max_tokens: needs {most} pages at its end, and the pool has {self._store.pages.count}"
-            self._events.append(Refused(request_id, problem))
-        else:
-            self._live[request_id] = rows
+            self._refuse(request_id, problem)
         return request_id
 
     def step(self) -> list[Event]:
@@ -109,7 +118,7 @@ class Engine:
 
     def cancel(self, request_id: int) -> None:
         """End a request at once, whatever is in flight; its final event comes with the next tick."""
-        for row in self._live[request_id]:
+        for row in self._rows(request_id):
             row.reason = row.reason or FinishReason.CANCELLED
             self._release(row)
         self._events.append(self._finish(request_id))
@@ -129,7 +138,8 @@ class Engine:
         return score(self._target, self._store, prompt, output, LONGEST_CHUNK)
 
     def rounds(self, request_id: int) -> tuple[Round, ...]:
-        return tuple(round for row in self._rounds[request_id] for round in row.rounds)
+        rows = self._ended[request_id] if request_id in self._ended else self._rows(request_id)
+        return tuple(round for row in rows for round in row.rounds)
 
     def script(self, drafter: Script | None) -> None:
         self._script = drafter
@@ -139,7 +149,7 @@ class Engine:
 
     def inspect(self, request_id: int, sample: int = 0) -> State:
         """What the pools hold for a sample at its committed length."""
-        rows = self._live[request_id]
+        rows = self._rows(request_id)
         memory = rows[sample].memory if 0 <= sample < len(rows) else None
         if memory is None:
             raise KeyError(f"sample {sample} of request {request_id} owns nothing")
@@ -159,20 +169,20 @@ class Engine:
 
     def preempt(self, request_id: int) -> None:
         """Take everything from a request, what is in flight too; its tokens stay, and it waits until it is resumed."""
-        for row in self._live[request_id]:
+        for row in self._rows(request_id):
             self._release(row)
             row.held = True
 
     def resume(self, request_id: int) -> None:
         """Let a request in again, in its turn: what it had is filled again by the same kernels, to the same bits."""
-        for row in self._live[request_id]:
+        for row in self._rows(request_id):
             row.held = False
 
     def schedule(
         self, *, chunk: int | None = None, lag: int | None = None, bucket: int | None = None, draft: int | None = None
     ) -> None:
-        """Set chunk, commit lag (0 or 1) and draft length. A chunk is rounded up to whole pages, so that its borders
-        lie where they always lie; a bucket means nothing, because every call has the shape of one tile."""
+        """Set chunk, commit lag (0 or 1), bucket and draft length. A chunk is rounded up to whole pages, so that its
+        borders lie where they always lie; the rows of a pass are padded to a multiple of the bucket, in whole tiles."""
         for name, value in (("chunk", chunk), ("bucket", bucket)):
             if value is not None and value < 1:
                 raise ValueError(f"{name}: must be at least 1, got {value}")
@@ -182,10 +192,18 @@ class Engine:
             raise ValueError(f"draft: must be between 0 and {self.claims.limits.max_draft}, got {draft}")
         if chunk is not None:
             self._chunk = min(-(-chunk // PAGE) * PAGE, LONGEST_CHUNK)
+        if bucket is not None:
+            self._policies = replace(self._policies, bucket=bucket)
         self._draft_length = self._draft_length if draft is None else draft
         self._lag = self._lag if lag is None else lag
 
     # Parts of a tick
+
+    def _rows(self, request_id: int) -> list[Row]:
+        """The samples of a live request."""
+        if request_id not in self._live:
+            raise KeyError(f"request {request_id} is unknown or has ended")
+        return self._live[request_id]
 
     def _all(self) -> Iterator[Row]:
         return (row for rows in self._live.values() for row in rows)
@@ -201,33 +219,39 @@ class Engine:
                 row.memory = self._store.take(self._most_pages(row.request))
                 if row.memory is None:
                     return
-                self._prefixes.attach(row.memory, row.request.prompt, len(row.tokens) - 1)
+                if not row.follows(self._live[row.request_id]):
+                    self._prefixes.attach(row.memory, row.request.prompt, len(row.tokens) - 1)
 
     def _launch(self) -> None:
         """Draft, and run the target over the spans of all rows; what is certain about them is kept at once."""
-        rows = [row for row in self._all() if row.memory is not None]
+        rows = [row for row in self._all() if row.memory is not None and not row.follows(self._live[row.request_id])]
         if not rows:
             return
-        asks = wanted(rows, self._draft_length, self._terms)
+        decisions = decided(rows, self._policies, self._draft_length, self._chunk)
+        asks = wanted(rows, decisions, self._terms)
         proposals = offered(rows, asks, self._script, self._proposer, self._store, self._target.vocab_size)
         spans = [span_of(*pair, self._chunk, self._prefixes) for pair in zip(rows, proposals, strict=True)]
         for span in spans:
             self._store.extend(span.memory, self._target.streams, span.end)
-        found = self._target.forward(spans, self._store)
-        self._flights = [Flight(*parts) for parts in zip(rows, proposals, spans, *found, strict=True)]
+        size = padded_rows(self._policies, sum(len(span.new) for span in spans))
+        found = self._target.forward(spans, self._store, size)
+        padding = {"bucket": size} if self._policies.bucket else {}
+        told = [{**decision.told, **padding} for decision in decisions]
+        self._flights = [Flight(*parts) for parts in zip(rows, proposals, spans, *found, told, strict=True)]
         self._ingest([(flight.span.memory, flight.features[: flight.span.certain]) for flight in self._flights])
         for flight in self._flights:
             span, memory, prompt = flight.span, flight.span.memory, flight.row.request.prompt
             memory.length, memory.kept = span.start + span.certain, 0
             self._prefixes.publish(memory, prompt, span.start, memory.length, span.mark)
+        self._flights = [other for flight in self._flights for other in (flight, *self._forks(flight))]
 
     def _land(self) -> list[Event]:
         """Judge and commit what is in flight, except for rows that have lost their memory since."""
         events, grown = list[Event](), list[tuple[Memory, Tensor]]()
         flights, self._flights = [f for f in self._flights if f.row.memory is f.span.memory], []
-        for row, proposal, span, logits, features in flights:
+        for row, proposal, span, logits, features, policy in flights:
             if span.judged:
-                events.append(transact(row, proposal, logits.double().numpy(), self._terms))
+                events.append(transact(row, proposal, logits.double().numpy(), self._terms, policy))
             if row.reason is not None:
                 self._release(row)
             else:
@@ -239,6 +263,14 @@ class Engine:
         for memory, features in grown:
             self._store.commit(memory, memory.length + len(features), len(features))
         return events
+
+    def _forks(self, flight: Flight) -> Iterator[Flight]:
+        """The samples that waited for this one to fill their prompt, once it has: one pass serves them all."""
+        if flight.span.judged and not flight.row.rounds:
+            for row in self._live[flight.row.request_id]:
+                if row.memory is not None and row.follows(self._live[row.request_id]):
+                    self._store.fork(flight.span.memory, row.memory)
+                    yield flight.forked(row, row.memory)
 
     def _ingest(self, grown: Sequence[tuple[Memory, Tensor]]) -> None:
         """Let the drafter take in the features [n, taps * H] of tokens that follow each memory's length."""
@@ -253,9 +285,20 @@ class Engine:
             row.memory = None
 
     def _finish(self, request_id: int) -> Finished:
-        rows = self._live.pop(request_id)
+        rows = self._end(request_id)
         reasons = tuple(row.reason or FinishReason.CANCELLED for row in rows)
         return Finished(request_id, reasons, Usage(len(rows[0].request.prompt), sum(len(row.output) for row in rows)))
+
+    def _refuse(self, request_id: int, problem: str) -> None:
+        self._end(request_id)
+        self._events.append(Refused(request_id, problem))
+
+    def _end(self, request_id: int) -> list[Row]:
+        """Take a request out, and remember its rounds for as long as few enough others have ended since."""
+        rows = self._ended[request_id] = self._live.pop(request_id)
+        while len(self._ended) > self._remembered:
+            del self._ended[next(iter(self._ended))]
+        return rows
 
     @property
     def _terms(self) -> Terms:

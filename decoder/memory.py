@@ -1,9 +1,10 @@
 """What one sample owns in the pools, and the pools together."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .pages import Pages, Stream, Table
+from .pages import PAGE, Pages, Stream, Table
 from .slots import Slots
 
 
@@ -35,14 +36,35 @@ class Store:
         """What a sample of `length` tokens may need at any one time."""
         return sum(stream.most_pages(length, span) for stream in self.pages.streams.values())
 
+    @property
+    def promised(self) -> int:
+        """The most pages that the samples which are in will ever hold together.
+
+        A page that nobody will write or give back before its sample ends, because it lies in front of a length and in
+        no window, counts once, however many hold it.
+        """
+        lasting = [name for name, stream in self.pages.streams.items() if stream.window is None]
+        held = Counter(
+            page for memory in self.open for name in lasting for page in memory.tables[name][: memory.length // PAGE]
+        )
+        return sum(memory.reserved for memory in self.open) - sum(count - 1 for count in held.values())
+
     def take(self, most: int) -> Memory | None:
         """Let a sample in, or None if what was promised to the others leaves too little."""
-        promised = sum(memory.reserved for memory in self.open)
-        if len(self.open) >= self.samples or promised + most > self.pages.count:
+        if len(self.open) >= self.samples or self.promised + most > self.pages.count:
             return None
         memory = Memory({name: [] for name in self.pages.streams}, self.slots.take(), most)
         self.open.append(memory)
         return memory
+
+    def fork(self, source: Memory, memory: Memory) -> None:
+        """Let an empty memory begin where another one stands: its pages are shared until one of the two writes."""
+        for name, table in source.tables.items():
+            self.pages.share(table)
+            memory.tables[name].extend(table)
+        if source.slot is not None and memory.slot is not None:
+            self.slots.copy(source.slot, memory.slot)
+        memory.length, memory.kept = source.length, source.kept
 
     def give(self, memory: Memory) -> None:
         """Take everything back."""
@@ -52,9 +74,9 @@ class Store:
         self.slots.give(memory.slot)
 
     def extend(self, memory: Memory, streams: Sequence[Stream], end: int) -> None:
-        """Make room in these streams for the positions before `end`."""
+        """Make room in these streams to write the positions behind the length and before `end`."""
         for stream in streams:
-            self.pages.extend(memory.tables[stream.name], end)
+            self.pages.extend(memory.tables[stream.name], memory.length, end)
 
     def commit(self, memory: Memory, length: int, kept: int) -> None:
         """Move the length; `kept` tokens of the slot's log are now committed. Pages behind the length go back."""

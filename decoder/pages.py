@@ -57,19 +57,28 @@ class Pages:
     def free(self) -> int:
         return len(self._free)
 
-    def extend(self, table: Table, end: int) -> None:
-        """Make room for the positions before `end`."""
+    def extend(self, table: Table, start: int, end: int) -> None:
+        """Make room to write the positions from `start` to `end`: a page there that somebody else holds is copied."""
+        for place in range(start // PAGE, len(table)):
+            if table[place] and self.users[table[place]] > 1:
+                page = self._take()
+                self._data[page] = self._data[table[place]]
+                self._give(table[place])
+                table[place] = page
         while len(table) * PAGE < end:
-            while not self._free and self.reclaim is not None:
-                self.reclaim()
-            page = self._free.pop()
-            self.users[page] = 1
-            table.append(page)
+            table.append(self._take())
+
+    def _take(self) -> int:
+        while not self._free and self.reclaim is not None:
+            self.reclaim()
+        page = self._free.pop()
+        self.users[page] = 1
+        return page
 
     def share(self, pages: Sequence[int]) -> None:
         """Let one more hold these pages."""
         for page in pages:
-            self.users[page] += 1
+            self.users[page] += bool(page)
 
     def settle(self, stream: Stream, table: Table, length: int) -> None:
         """Give back the pages behind `length` rows, and those in front of what the next row sees."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from specqual.contract import Proposal, Purpose, Script
 
 from .memory import Store
+from .policies import Decision, Policies, Shape, decide
 from .prefixes import Prefixes
 from .propose import Ask, Proposer, scripted
 from .row import Row
@@ -13,12 +14,18 @@ from .transaction import Terms, numbers
 from .verify import legal
 
 
-def wanted(rows: Sequence[Row], draft_length: int, terms: Terms) -> dict[int, Ask]:
+def decided(rows: Sequence[Row], policies: Policies, longest: int, chunk: int) -> list[Decision]:
+    """What the policies let each row do in this round."""
+    tokens = sum(max(1, fill_end(row, chunk) - start_of(row)) for row in rows)
+    return [decide(policies, Shape(len(rows), len(row.tokens), tokens), longest) for row in rows]
+
+
+def wanted(rows: Sequence[Row], decisions: Sequence[Decision], terms: Terms) -> dict[int, Ask]:
     """The rows, by place, that have nothing left to fill and room for more than one token."""
     asks: dict[int, Ask] = {}
-    for place, row in enumerate(rows):
+    for place, (row, decision) in enumerate(zip(rows, decisions, strict=True)):
         memory = row.memory
-        most = min(draft_length, row.headroom(terms.max_context) - 1)
+        most = min(decision.drafts, row.headroom(terms.max_context) - 1)
         if memory is not None and row.rounds and memory.length == row.settled and most > 0:
             uniform = numbers(row, terms, len(row.tokens))
             asks[place] = Ask(
@@ -30,6 +37,7 @@ def wanted(rows: Sequence[Row], draft_length: int, terms: Terms) -> dict[int, As
                 row.request.sampling,
                 memory,
                 lambda slot, uniform=uniform: uniform(Purpose.DRAFT, slot),  # type: ignore[misc]
+                decision.selector,
             )
     return asks
 
@@ -54,18 +62,25 @@ def offered(
     return proposals
 
 
-def span_of(row: Row, proposal: Proposal, chunk: int, prefixes: Prefixes) -> Span:
-    """What a row's next pass runs over: the next chunk of what is to be filled, or the anchor and its drafts.
+def start_of(row: Row) -> int:
+    assert row.memory is not None
+    return row.memory.length
 
-    Chunks end at multiples of `chunk`, wherever they begin.
-    """
+
+def fill_end(row: Row, chunk: int) -> int:
+    """Where the next chunk of what is to be filled ends: at multiples of `chunk`, wherever it begins."""
+    return min((start_of(row) // chunk + 1) * chunk, row.settled)
+
+
+def span_of(row: Row, proposal: Proposal, chunk: int, prefixes: Prefixes) -> Span:
+    """What a row's next pass runs over: the next chunk of what is to be filled, or the anchor and its drafts."""
     memory, tokens = row.memory, row.tokens
     assert memory is not None
     row.forwards += 1
     start = memory.length
     if start == row.settled:
         return Span(tokens + proposal.tokens, start, memory, 0, 1 + len(proposal.tokens))
-    end = min((start // chunk + 1) * chunk, row.settled)
+    end = fill_end(row, chunk)
     anchor = end == len(tokens)
     mark = prefixes.mark(row.request.prompt, start, end - anchor)
     return Span(tokens[:end], start, memory, end - start - anchor, int(anchor), mark)

@@ -16,7 +16,8 @@ from .pages import Stream
 class Ask:
     """One sample that wants drafts: `tokens` are prompt and committed output, the anchor last; `most` of them, at most.
 
-    `uniform(i)` is the number of slot i from 0.
+    `uniform(i)` is the number of slot i from 0. Without `selector`, a drafter that has one drafts from the plain law of
+    each slot, and that is its q.
     """
 
     request_id: int
@@ -27,6 +28,7 @@ class Ask:
     sampling: Sampling
     memory: Memory
     uniform: Callable[[int], float]
+    selector: bool = True
 
 
 class Proposer(Protocol):

@@ -1,5 +1,6 @@
 """One sample on its way: what the scheduler moves, and where it stands."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from specqual.contract import FinishReason, Request, Round
@@ -38,6 +39,10 @@ class Row:
         All but the anchor; and in the first round, which drafts nothing, the anchor goes with the prompt.
         """
         return len(self.tokens) - 1 if self.rounds else len(self.tokens)
+
+    def follows(self, samples: Sequence["Row"]) -> bool:
+        """Whether an older one of its request's samples is filling the prompt that it waits for, too."""
+        return not self.rounds and any(row.memory is not None and not row.rounds for row in samples[: self.index])
 
     def headroom(self, max_context: int) -> int:
         """The most tokens that it may still commit before its budget or the context ends."""

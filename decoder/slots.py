@@ -64,9 +64,9 @@ class Slots:
             self._free.append(slot)
 
     def copy(self, source: int, slot: int) -> None:
-        """Put what one slot holds at its boundary into another; logs are not copied."""
-        self._state[slot] = self._state[source]
-        self._conv[slot] = self._conv[source]
+        """Put what one slot holds, its log too, into another."""
+        for part in (self._state, self._conv, *self._logs):
+            part[slot] = part[source]
 
     def load(self, slots: Tensor, layer: int) -> tuple[Tensor, Tensor, Inputs]:
         """States and histories at the boundary, and the whole logs behind it, of several slots [B]: each [B, ...]."""

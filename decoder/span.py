@@ -55,6 +55,6 @@ class Target(Protocol):
     @property
     def streams(self) -> tuple[Stream, ...]: ...
 
-    def forward(self, spans: Sequence[Span], store: Store) -> Pass:
-        """Run over all spans at once; the pools have room for them."""
+    def forward(self, spans: Sequence[Span], store: Store, rows: int = 0) -> Pass:
+        """Run over all spans at once, padded to at least so many rows; the pools have room for them."""
         ...

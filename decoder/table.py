@@ -33,12 +33,12 @@ class Table:
     def streams(self) -> tuple[Stream, ...]:
         return ()
 
-    def forward(self, spans: Sequence[Span], store: Store) -> Pass:
+    def forward(self, spans: Sequence[Span], store: Store, rows: int = 0) -> Pass:
         """Logits = log p in float64, -inf where p is zero; no features."""
         logits = []
         for span in spans:
-            rows = [self._row(span.ids[: end + 1]) for end in range(span.end - span.judged, span.end)]
-            logits.append(torch.tensor(rows, dtype=torch.float64).reshape(span.judged, self.vocab_size))
+            laws = [self._row(span.ids[: end + 1]) for end in range(span.end - span.judged, span.end)]
+            logits.append(torch.tensor(laws, dtype=torch.float64).reshape(span.judged, self.vocab_size))
         return Pass(tuple(logits), tuple(torch.zeros(len(span.new), 0) for span in spans))
 
     def _row(self, prefix: tuple[int, ...]) -> tuple[float, ...]:

@@ -67,14 +67,14 @@ class Transformer:
         return linear(wide(normed), self.output)
 
     @torch.inference_mode()
-    def forward(self, spans: Sequence[Span], store: Store) -> Pass:
+    def forward(self, spans: Sequence[Span], store: Store, rows: int = 0) -> Pass:
         """Run all spans at once. Their rows lie behind each other, so a tile holds rows of several samples."""
         places, end = list[slice](), 0
         for span in spans:
             places.append(slice(end, end + len(span.new)))
             end += len(span.new)
-        x = padded(self.embed([token for span in spans for token in span.new]))
-        positions = padded(torch.cat([torch.arange(span.start, span.end) for span in spans]))
+        x = padded(self.embed([token for span in spans for token in span.new]), rows)
+        positions = padded(torch.cat([torch.arange(span.start, span.end) for span in spans]), rows)
         cos, sin = self.turns.at(positions)
         tapped, replay, net = dict[int, Tensor](), None, self.config.delta_net
         for index, layer in enumerate(self.layers):
@@ -92,8 +92,8 @@ class Transformer:
         if any(span.judged for span in spans):
             eps = self.config.eps
             (logits,) = tiled(lambda x: (self.head(rms_norm(x, self.gain, eps)),), padded(torch.cat(judged)))
-        rows = torch.split(logits[: sum(span.judged for span in spans)], [span.judged for span in spans])
-        return Pass(tuple(rows), tuple(features[place] for place in places))
+        told = torch.split(logits[: sum(span.judged for span in spans)], [span.judged for span in spans])
+        return Pass(tuple(told), tuple(features[place] for place in places))
 
     def _rest(self, layer: Layer, x: Tensor, mixed: Tensor) -> Tensor:
         """The end of a layer: the residual sum, and the MLP behind its norm."""
@@ -187,11 +187,11 @@ class Transformer:
         mixed, z, decay, beta = tiled(project, x)
         states, convs, logs = store.slots.load(replay.slots, index)
         rows = torch.cat([convs.flatten(0, 1), logs.mixed.flatten(0, 1), mixed])
-        query, key, value = tiled(heads, padded(convolve(rows[replay.taps], taps)))
+        query, key, value = tiled(heads, padded(convolve(rows[replay.taps], taps), len(mixed)))
         new = Inputs(mixed, key, value, decay, beta)
         seen, states = recur(states, query, new.behind(logs), replay)
         store.slots.store(index, states, rows[replay.tails], new, replay)
-        return tiled(finish, padded(seen), z)[0]
+        return tiled(finish, padded(seen, len(z)), z)[0]
 
 
 def unit(x: Tensor) -> Tensor:

@@ -14,9 +14,10 @@ from torch import Tensor
 TILE = 16
 
 
-def padded(rows: Tensor) -> Tensor:
-    """Rows [R, ...] with rows of zeros behind them, up to the next multiple of the tile."""
-    missing = -len(rows) % TILE
+def padded(rows: Tensor, least: int = 0) -> Tensor:
+    """Rows [R, ...] with rows of zeros behind them, up to the next multiple of the tile, and to at least `least`."""
+    missing = max(least - len(rows), 0)
+    missing += -(len(rows) + missing) % TILE
     return rows if not missing else torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])])
 
 

@@ -1,6 +1,6 @@
 """Accept and commit for one row, whoever drafted: a proposal and the target's logits in, committed tokens out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,7 +51,7 @@ def numbers(row: Row, terms: Terms, first: int) -> Callable[[Purpose, int], floa
     return uniform
 
 
-def transact(row: Row, proposal: Proposal, logits: Logits, terms: Terms) -> Tokens:
+def transact(row: Row, proposal: Proposal, logits: Logits, terms: Terms, policy: Mapping[str, int]) -> Tokens:
     """Judge a proposal by the logits [K + 1, V] behind anchor and drafts, and commit to the row.
 
     A greedy row's laws are one-hot, so every rule would accept the same drafts; sampler-match looks at fewest numbers.
@@ -78,6 +78,7 @@ def transact(row: Row, proposal: Proposal, logits: Logits, terms: Terms) -> Toke
             verdict.accepted,
             committed,
             row.forwards,
+            policy,
         )
     )
     row.output, row.forwards = row.output + committed, 0

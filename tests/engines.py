@@ -52,6 +52,11 @@ def said(decoder: Engine, requests: Sequence[Request], between: Callable[[int], 
     return [tuple(tuple(sample) for sample in found[request_id]) for request_id in ids]
 
 
+def next_id(decoder: Engine) -> int:
+    """The id of the next request, as long as all ended ones are remembered."""
+    return len(decoder._live) + len(decoder._ended)
+
+
 def alone(decoder: Engine, requests: Sequence[Request]) -> list[Said]:
     return [said(decoder, [request])[0] for request in requests]
 

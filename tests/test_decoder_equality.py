@@ -7,7 +7,7 @@ from specqual import fixtures, reference
 from specqual.conformance.drive import serve
 from specqual.contract import Request, Rule, Sampling, SeedContract, Setup
 
-from .engines import DRAFTERS, TARGETS, UNEQUAL, alone, engine, greedy, kept, right_but, said
+from .engines import DRAFTERS, TARGETS, UNEQUAL, alone, engine, greedy, kept, next_id, right_but, said
 
 
 @pytest.mark.parametrize("heads, keys, values", [(4, 8, 16), (4, 32, 64), (48, 128, 128), (3, 7, 9)])
@@ -74,7 +74,7 @@ def test_preempted_and_resumed_at_every_tick_equals_undisturbed(target: str) -> 
     decoder, requests = kept(target, "dflash2"), UNEQUAL[1:3]
     expected = said(decoder, requests)
     for at in (0, 1, 3):
-        first = len(decoder._rounds)
+        first = next_id(decoder)
 
         def disturb(tick: int, at: int = at, first: int = first) -> None:
             if tick == at and first in decoder._live:
@@ -93,7 +93,7 @@ def test_a_commit_lag_changes_nothing_but_the_tick(target: str) -> None:
     assert said(decoder, requests) == expected
 
     def disturb(tick: int) -> None:
-        first = len(decoder._rounds) - len(requests)
+        first = next_id(decoder) - len(requests)
         decoder.schedule(lag=tick % 3 % 2)
         if tick in (2, 5) and first in decoder._live:
             decoder.preempt(first)

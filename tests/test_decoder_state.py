@@ -84,10 +84,13 @@ def test_pages_and_slots_have_one_owner_and_come_back(target: str) -> None:
     total = before["pages"]
 
     def conserved(tick: int) -> None:
-        held = [decoder.inspect(i, s) for i, rows in decoder._live.items() for s, r in enumerate(rows) if r.memory]
-        pages = [page for state in held for page in state.pages]
-        slots = [state.slot for state in held if state.slot is not None]
-        assert len(set(pages)) == len(pages) == total - decoder.resources()["pages"]
+        held = {
+            request_id: [decoder.inspect(request_id, sample) for sample, row in enumerate(rows) if row.memory]
+            for request_id, rows in decoder._live.items()
+        }
+        pages = [page for states in held.values() for page in {page for state in states for page in state.pages}]
+        slots = [state.slot for states in held.values() for state in states if state.slot is not None]
+        assert len(set(pages)) == len(pages) == total - decoder.resources()["pages"]  # samples of one request share
         assert len(set(slots)) == len(slots)
 
     said(decoder, [*UNEQUAL, greedy([1, 2], 9, n=3, sampling=Sampling(temperature=1.0))], conserved)
