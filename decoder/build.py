@@ -28,6 +28,7 @@ from .text import Text
 
 RULES = (Rule.NONE, Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH)
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
+SELECTING = (Method.DFLASH2, Method.DFLASH_SELECTOR)
 LEAST = {"prefixes": 0, "remembered": 16, "draft_context": 0}  # of the options; 1 for all others
 LOOKED_UP = 4  # K of prompt lookup where the setup names none
 
@@ -82,6 +83,8 @@ def make(setup: Setup) -> Engine:
         raise ValueError("ngram: excludes a draft checkpoint")
     checkpoint = None if is_table(setup.target) else open_target(setup.target)
     target, proposer = _models(setup, options, checkpoint, dtype)
+    if options.selector_rows is not None and proposer is not None and proposer.method not in SELECTING:
+        raise ValueError("selector_rows: this drafter has no selector")
     longest = 0 if setup.rule is Rule.NONE else _draft_length(setup.draft_length, proposer)
     file = setup.target / "tokenizer.json"
     text = Text(file) if file.exists() else None
