@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import strategies as st
 
-from specqual.contract import CompactLaw, Proposal, Request, Sampling, Script, ScriptContext
+from specqual.contract import CompactLaw, Proposal, Request, Script, ScriptContext
 from specqual.contract.draft import parse_draft
 from specqual.contract.errors import CheckpointError
 from specqual.contract.keys import read_json
@@ -71,7 +71,8 @@ class Pattern:
 
 def continuation(lab: "Lab", request: Request) -> tuple[int, ...]:
     """What the decoder itself answers greedily, a few tokens further than asked for."""
-    longer = replace(request, max_tokens=request.max_tokens + lab.longest + 1, sampling=Sampling(), stop_ids=())
+    greedy = replace(request.sampling, temperature=0.0)
+    longer = replace(request, max_tokens=request.max_tokens + lab.longest + 1, sampling=greedy, stop_ids=())
     room = lab.claims.limits.max_context - len(request.prompt)
     return lab.answer(replace(longer, max_tokens=min(longer.max_tokens, room))).output
 

@@ -1,0 +1,295 @@
+"""SMP: each row is sampled by its own parameters, at every place of a span, whatever stands beside it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from specqual.conformance.chapter import clause
+from specqual.conformance.draws import PARAMETERS, counted
+from specqual.conformance.draws import case_of as drawn
+from specqual.conformance.drive import Answer, DecoderError, NotOffered, guarded, serve
+from specqual.conformance.evidence import Case, Evidence, Guard
+from specqual.conformance.generators import prompt, usable
+from specqual.conformance.greedy import Serve, case_of
+from specqual.conformance.lab import Lab, scripted, taped
+from specqual.conformance.processors import PENALTIES, decided_inside, histories
+from specqual.conformance.scripts import continuation, greedy_patterns, sampled
+from specqual.conformance.test_ge import alone, hazards, judged, violated
+from specqual.conformance.test_law import rule_of
+from specqual.contract import (
+    InvalidRequest,
+    Proposal,
+    Request,
+    Rule,
+    Sampling,
+    Script,
+    ScriptContext,
+    Scripted,
+    SeedContract,
+    Traced,
+    Unsupported,
+)
+from specqual.reference.rng import Counter
+from specqual.reference.tape import Recorded
+
+FIRM = 1e4  # bias of a logit that nothing outweighs
+MOST = 4  # sampled rows of a mixed batch
+
+
+def row(lab: Lab, clause_id: str, place: int, tokens: int, sampling: Sampling) -> Request:
+    """A request of its own prompt and seed; it runs on past the end of sequence where that can be asked for."""
+    chance = lab.random(f"{clause_id}/{place}")
+    seed = chance.randrange(2**32) if lab.honours("seed") else 0
+    ids = prompt(lab, chance, 3 + 2 * place)
+    return Request(prompt=ids, max_tokens=tokens, sampling=sampling, seed=seed, ignore_eos=lab.honours("ignore_eos"))
+
+
+def sampled_rows(lab: Lab, clause_id: str) -> list[Request]:
+    """Rows of unlike parameters and budgets, as far as they are honoured; the last one has a penalty."""
+    lab.require_fields("temperature")
+    kept = [Sampling(**parameters) for parameters in PARAMETERS if lab.honours(*parameters)]
+    kept.insert(1, replace(kept[0], top_k=5) if lab.honours("top_k") else kept[0])
+    penalty = next((name for name in PENALTIES if lab.honours(name)), None)
+    last = kept[-1] if penalty is None else replace(kept[0], **{penalty: 1.5})
+    return [
+        row(lab, clause_id, 2 + i, lab.effort.span - i, sampling)
+        for i, sampling in enumerate([*kept[: MOST - 1], last])
+    ]
+
+
+def greedy_rows(lab: Lab, clause_id: str) -> list[Request]:
+    """Two rows, the second with a filter that means nothing at temperature zero."""
+    second = Sampling(top_k=3) if lab.honours("top_k") else Sampling()
+    return [row(lab, clause_id, i, lab.effort.span - 2 * i, s) for i, s in enumerate((Sampling(), second))]
+
+
+def orders(greedy: Sequence[Request], warm: Sequence[Request]) -> dict[str, list[Request]]:
+    """One batch in several orders: which kind of row stands first must not matter."""
+    return {"greedy rows first": [*greedy, *warm], "sampled rows first": [*warm, *greedy]}
+
+
+@clause("SMP-1")
+def test_a_greedy_row_stays_greedy_among_sampled_ones(lab: Lab) -> Evidence:
+    greedy, warm, envelope = greedy_rows(lab, "SMP-1"), sampled_rows(lab, "SMP-1"), lab.envelope()
+    single, cases = {request: lab.answer(request).output for request in greedy}, list[Case]()
+    for name, batch in orders(greedy, warm).items():
+        for answer in serve(lab.decoder, batch):
+            if answer.request in single:
+                label = f"greedy row of a mixed batch of {len(batch)}, {name}"
+                plain = single[answer.request]
+                cases.append(case_of(lab, answer, label=label, envelope=envelope, plain=plain, against="the row alone"))
+    return Evidence("greedy", cases)
+
+
+def unequal(lab: Lab, rows: Sequence[Request]) -> Script:
+    """Each row is drafted as many tokens as its place says, its own greedy continuation."""
+    known = {request.prompt: (continuation(lab, request), place) for place, request in enumerate(rows)}
+
+    def draft(context: ScriptContext) -> Proposal:
+        first = max((ids for ids in known if context.tokens[: len(ids)] == ids), key=len)
+        tokens, place = known[first]
+        start, count = len(context.tokens) - len(first), (place + context.round_index) % (context.max_draft + 1)
+        return Proposal.certain(tokens[start : start + count])
+
+    return draft
+
+
+@clause("SMP-2")
+def test_a_sampled_row_is_the_same_alone_and_among_rows_of_other_parameters(lab: Lab) -> Evidence:
+    lab.sampled_rule  # noqa: B018 - raises where no law is claimed
+    if lab.claims.seed is SeedContract.NONE:
+        raise NotOffered("the decoder claims no seed contract")
+    lab.require_fields("seed")
+    greedy, warm, cases = greedy_rows(lab, "SMP-2"), sampled_rows(lab, "SMP-2"), list[Case]()
+    lengths: set[int] = set()
+
+    def compare(how: str, ask: Serve) -> None:
+        single = {request: ask(request).output for request in warm}
+        for name, batch in orders(greedy, warm).items():
+            for answer in serve(lab.decoder, batch):
+                lengths.update(len(r.proposals) for r in answer.rounds or ())
+                if answer.request in single:
+                    what = f"{answer.request.sampling}, {name}, {how}: alone against in the batch"
+                    expected = list(single[answer.request])
+                    cases.append({"what": what, "expected": expected, "actual": list(answer.output)})
+
+    compare("configured drafter", lab.answer)
+    if lab.longest and isinstance(lab.decoder, Scripted):
+        with scripted(lab.decoder, unequal(lab, [*greedy, *warm])):
+            compare("drafts of unequal length", alone(lab.decoder))
+    hazard = Guard("draft lengths", len(lengths), 2)
+    return Evidence("values", cases, [hazard] if lab.longest and isinstance(lab.decoder, Traced) else ())
+
+
+def on_a_tape(lab: Lab, rows: Sequence[Request], shapes: Sequence[str], clause_id: str) -> list[Answer]:
+    """Serve rows together under scripted drafts that have a law, each row with a draft length of its own."""
+    chance, k = lab.random(f"{clause_id}/drafts"), lab.longest
+    drafters = {
+        request.prompt: (
+            sampled(lambda ids, r=request: lab.judge.law(r, ids[len(r.prompt) :]), shapes[place % len(shapes)], chance),
+            place,
+        )
+        for place, request in enumerate(rows)
+    }
+
+    def script(context: ScriptContext) -> Proposal:
+        first = max((ids for ids in drafters if context.tokens[: len(ids)] == ids), key=len)
+        drafter, place = drafters[first]
+        most = 1 + (place + context.round_index) % max(1, k)
+        return drafter(replace(context, max_draft=min(most, context.max_draft)))
+
+    with scripted(lab.decoder, script):
+        return list(serve(lab.decoder, rows))
+
+
+def draws(
+    lab: Lab, rule: Rule, batches: Mapping[str, tuple[Sequence[Request], Sequence[str]]], clause_id: str
+) -> Evidence:
+    """Every sampled decision of these batches beside its number; greedy rows take part and are not judged here."""
+    cases: list[Case] = []
+    for name, (rows, shapes) in batches.items():
+        recorded = Recorded(Counter())
+        with taped(lab.decoder, recorded):
+            answers = on_a_tape(lab, rows, shapes, f"{clause_id}/{name}")
+        numbers = dict(recorded.asked)
+        for answer in answers:
+            if not answer.request.sampling.greedy:
+                label = f"{rule}, {name}, {answer.request.sampling}"
+                cases.append(drawn(lab, answer, numbers.get, label=label, scripted=True))
+    guards = [Guard("numbers drawn", sum(len(case["decisions"]) for case in cases))]
+    if rule in (Rule.RATIO, Rule.ONE_HOT):
+        guards = [Guard("acceptances", counted(cases, "accept", True)), Guard("rejections", counted(cases, "residual"))]
+    return Evidence("draws", cases, guards)
+
+
+@clause("SMP-3")
+def test_every_row_of_a_mixed_batch_is_drawn_by_its_own_parameters(lab: Lab) -> Evidence:
+    rule = rule_of(lab)
+    batches = {
+        name: (batch, ("equal", "narrow", "far"))
+        for name, batch in orders(greedy_rows(lab, "SMP-3"), sampled_rows(lab, "SMP-3")).items()
+    }
+    return draws(lab, rule, batches, "SMP-3")
+
+
+@clause("SMP-4")
+def test_penalties_and_bias_hold_at_every_place_of_a_span(lab: Lab) -> Evidence:
+    k, envelope, cases = lab.longest, lab.envelope(), list[Case]()
+    if not k:
+        raise NotOffered("speculation is off")
+    inside, accepted = 0, set[int]()
+    tokens = {"wrong at j": (k + 1) * (k + 2) // 2 + 1, "perfect": 2 * k + 3, "right-wrong-right": lab.effort.span}
+    patterns = greedy_patterns(k)
+    for place, (name, sampling) in enumerate(histories(lab, lab.random("SMP-4")).items()):
+        longest = row(lab, "SMP-4", place, max(tokens.values()), sampling)
+        for pattern, budget in tokens.items():
+            request = replace(longest, max_tokens=budget)
+            with scripted(lab.decoder, patterns[pattern].script(lab, longest)):
+                answer = serve(lab.decoder, [request])[0]
+            label = f"{name}, scripted drafts: {pattern}"
+            cases.append(case_of(lab, answer, label=label, envelope=envelope))
+            inside += decided_inside(lab, answer)
+            accepted.update(r.accepted for r in answer.rounds or () if r.proposals)
+        if violated(cases):
+            break
+    guards = hazards(lab, cases)
+    if guards:
+        guards += [Guard("tokens that their own span decides", inside), Guard("accepted lengths", len(accepted), k + 1)]
+    return Evidence("greedy", cases, guards)
+
+
+def knowing(first: int, known: Sequence[int], changes: Mapping[int, int]) -> Script:
+    """A drafter that knows the output and drafts other tokens at these places of it."""
+
+    def draft(context: ScriptContext) -> Proposal:
+        start = len(context.tokens) - first
+        places = range(start, min(start + context.max_draft, len(known)))
+        return Proposal.certain(tuple(changes.get(place, known[place]) for place in places))
+
+    return draft
+
+
+@clause("SMP-5")
+def test_min_tokens_ends_at_every_place_of_a_span(lab: Lab) -> Evidence:
+    """A bias makes the end of sequence the best token everywhere, so that it comes as soon as it may."""
+    lab.require_fields("min_tokens", "logit_bias")
+    k, envelope, cases, inside = lab.longest, lab.envelope(), list[Case](), 0
+    if not lab.claims.limits.eos_ids:
+        raise NotOffered("the target has no end of sequence")
+    eos, other = lab.claims.limits.eos_ids[0], usable(lab)[0]
+    for least in range(k + 4):
+        request = row(lab, "SMP-5", 1, k + 6, Sampling(logit_bias=((eos, FIRM),)))
+        request = replace(request, min_tokens=least, ignore_eos=False)
+        known = continuation(lab, request)
+        drafts = {"all drafts right": {}, "end drafted too early": {least - 1: eos}, "end not drafted": {least: other}}
+        for name, changes in drafts.items():
+            with scripted(lab.decoder, knowing(len(request.prompt), known, changes)):
+                answer = serve(lab.decoder, [request])[0]
+            cases.append(case_of(lab, answer, label=f"min_tokens {least}, {name}", envelope=envelope))
+            ends = [r.start + len(r.committed) + 1 - len(request.prompt) for r in answer.rounds or ()]
+            inside += least not in (0, *ends)
+        if violated(cases):
+            break
+    traced = lab.longest and isinstance(lab.decoder, Traced)
+    return Evidence("greedy", cases, [Guard("ends of min_tokens inside a span", inside)] if traced else ())
+
+
+@clause("SMP-6")
+def test_penalties_hold_at_every_place_of_a_sampled_span(lab: Lab) -> Evidence:
+    rule, batches = rule_of(lab), {}
+    for place, (name, sampling) in enumerate(histories(lab, lab.random("SMP-6"), temperature=1.0).items()):
+        rows = [row(lab, f"SMP-6/{place}", i, lab.effort.span, sampling) for i in range(2)]
+        batches[name] = rows, ("equal", "far")
+    return draws(lab, rule, batches, "SMP-6")
+
+
+@clause("SMP-7")
+def test_greedy_output_under_penalties_is_the_same_with_speculation_off(lab: Lab) -> Evidence:
+    plain, cases = alone(lab.plain), list[Case]()
+    for place, (name, sampling) in enumerate(histories(lab, lab.random("SMP-7")).items()):
+        label = f"{name}, configured drafter, against the same engine without it"
+        cases = [
+            *judged(lab, lab.answer, [row(lab, "SMP-7", place, 2 * lab.effort.span, sampling)], label, plain),
+            *cases,
+        ]
+        if violated(cases):
+            break
+    return Evidence("greedy", cases, hazards(lab, cases) if lab.drafts else ())
+
+
+UNUSUAL: dict[str, Any] = {
+    "temperature": 0.7,
+    "top_k": 3,
+    "top_p": 0.5,
+    "min_p": 0.1,
+    "repetition_penalty": 1.2,
+    "presence_penalty": 0.5,
+    "frequency_penalty": 0.5,
+    "logit_bias": ((0, 1.0),),
+    "seed": 7,
+    "n": 2,
+    "min_tokens": 2,
+    "ignore_eos": True,
+    "stop_ids": (0,),
+    "stop_strings": ("a",),
+    "logprobs": 1,
+}
+
+
+@clause("SMP-8")
+def test_a_parameter_is_honoured_or_refused_by_name(lab: Lab) -> Evidence:
+    base, cases = Request(prompt=prompt(lab, lab.random("SMP-8"), 3), max_tokens=3), list[Case]()
+    of_sampling = {field.name for field in fields(Sampling)}
+    for name, value in UNUSUAL.items():
+        changes = {"sampling": Sampling(**{name: value})} if name in of_sampling else {name: value}
+        request, claimed, actual = replace(base, **changes), lab.honours(name), "served"
+        try:
+            guarded("submit", lambda r=request: lab.decoder.submit(r))
+        except InvalidRequest as error:
+            actual = f"InvalidRequest {error.field.split('[')[0]}"
+        except (DecoderError, Unsupported, NotOffered) as error:
+            actual = type(error.__cause__ or error).__name__
+        what = f"{name} = {value!r}, {'claimed' if claimed else 'not claimed'}"
+        cases.append({"what": what, "expected": "served" if claimed else f"InvalidRequest {name}", "actual": actual})
+    lab.renew()  # what was let in is not waited for
+    return Evidence("values", cases)
