@@ -87,7 +87,13 @@ def _number(field: str, value: Any, low: float, high: float, *, open_low: bool =
         raise InvalidRequest(field, f"must be a number in {interval}, got {value!r}")
 
 
+def _sequence(field: str, value: object) -> None:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InvalidRequest(field, f"must be a sequence, got {value!r}")
+
+
 def _ids(field: str, ids: Sequence[int], vocab_size: int) -> None:
+    _sequence(field, ids)
     for place, token in enumerate(ids):
         _integer(f"{field}[{place}]", token, 0, vocab_size - 1)
 
@@ -105,12 +111,17 @@ def validate(request: Request, limits: "Limits") -> None:
     _integer("n", request.n, 1)
     _integer("seed", request.seed, 0, 2**64 - 1)
     _ids("stop_ids", request.stop_ids, limits.vocab_size)
+    if not isinstance(request.ignore_eos, bool):
+        raise InvalidRequest("ignore_eos", f"must be true or false, got {request.ignore_eos!r}")
+    _sequence("stop_strings", request.stop_strings)
     for place, text in enumerate(request.stop_strings):
         if not isinstance(text, str) or not text:
             raise InvalidRequest(f"stop_strings[{place}]", "must be a non-empty string")
     if request.logprobs is not None:
         _integer("logprobs", request.logprobs, 0, limits.vocab_size)
     sampling = request.sampling
+    if not isinstance(sampling, Sampling):
+        raise InvalidRequest("sampling", f"must be a Sampling, got {sampling!r}")
     _number("temperature", sampling.temperature, 0, 1e6)
     _integer("top_k", sampling.top_k, 0)
     _number("top_p", sampling.top_p, 0, 1, open_low=True)
@@ -118,6 +129,10 @@ def validate(request: Request, limits: "Limits") -> None:
     _number("repetition_penalty", sampling.repetition_penalty, 0, 1e6, open_low=True)
     _number("presence_penalty", sampling.presence_penalty, -1e6, 1e6)
     _number("frequency_penalty", sampling.frequency_penalty, -1e6, 1e6)
-    for place, (token, bias) in enumerate(sampling.logit_bias):
+    _sequence("logit_bias", sampling.logit_bias)
+    for place, pair in enumerate(sampling.logit_bias):
+        if not isinstance(pair, Sequence) or len(pair) != 2:
+            raise InvalidRequest(f"logit_bias[{place}]", f"must be a token id and a number, got {pair!r}")
+        token, bias = pair
         _integer(f"logit_bias[{place}]", token, 0, limits.vocab_size - 1)
         _number(f"logit_bias[{place}]", bias, -1e6, 1e6)

@@ -14,12 +14,13 @@ from specqual.contract.errors import CheckpointError
 from specqual.contract.schema import target_linears
 
 from .block import load_drafter
-from .engine import LONGEST_CHUNK, Engine
+from .engine import Engine
 from .memory import Store
 from .pages import Pages
 from .policies import Policies
 from .prefixes import Prefixes
 from .propose import Ngram, Proposer
+from .schedule import LONGEST_CHUNK
 from .slots import Slots
 from .span import Target
 from .table import is_table, load_table

@@ -7,7 +7,6 @@ tensor holds.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import NamedTuple
 
 from torch import Tensor
 
@@ -17,7 +16,6 @@ from specqual.contract import (
     Finished,
     FinishReason,
     InvalidRequest,
-    Proposal,
     Refused,
     Request,
     Round,
@@ -29,37 +27,20 @@ from specqual.contract import (
     validate,
 )
 
+from .flight import Flight
 from .inspection import state_of
 from .memory import Memory, Store
-from .pages import PAGE
-from .plan import decided, offered, span_of, wanted
+from .plan import decided, offered, span_of, unservable, wanted
 from .policies import Policies, padded_rows
 from .prefixes import Prefixes
 from .propose import Proposer
 from .rng import Counter
 from .row import Row
+from .schedule import LONGEST_CHUNK, Schedule
 from .scoring import score
-from .span import Span, Target
+from .span import Target
 from .text import Text
 from .transaction import Terms, transact
-
-LONGEST_CHUNK = 256  # tokens of a prompt that one tick takes at most; windowed streams reserve room for so many
-
-
-class Flight(NamedTuple):
-    """One row's part of a pass, on its way to being judged: it holds for the memory that the pass was run in."""
-
-    row: Row
-    proposal: Proposal
-    span: Span
-    logits: Tensor  # [judged, V]
-    features: Tensor  # [n, taps * H]
-    policy: Mapping[str, int]  # what was decided before it
-
-    def forked(self, row: Row, memory: Memory) -> "Flight":
-        """The same for another sample of its request, whose memory was forked from this one's."""
-        row.forwards = self.row.forwards
-        return self._replace(row=row, span=replace(self.span, memory=memory))
 
 
 class Engine:
@@ -81,7 +62,7 @@ class Engine:
         self._tape: Tape = Counter()
         self._script: Script | None = None
         self._prefixes, self._policies, self._remembered = prefixes, policies, remembered
-        self._draft_length, self._chunk, self._lag = claims.limits.max_draft, LONGEST_CHUNK, 0
+        self._schedule = Schedule(claims.limits.max_draft)
         self._flights: list[Flight] = []
         self._ids = count()
         self._live: dict[int, list[Row]] = {}
@@ -95,14 +76,13 @@ class Engine:
         validate(request, self.claims.limits)
         if request.stop_strings and self._text is None:
             raise InvalidRequest("stop_strings", "needs a tokenizer.json beside the target")
-        request_id, most = next(self._ids), self._most_pages(request)
-        self._live[request_id] = [Row(request_id, request, index) for index in range(request.n)]
-        if len(request.prompt) >= self._target.max_context:
-            problem = f"prompt: {len(request.prompt)} tokens leave no room in a context of {self._target.max_context}"
-            self._refuse(request_id, problem)
-        elif most > self._store.pages.count:
-            problem = f"max_tokens: needs {most} pages at its end, and the pool has {self._store.pages.count}"
-            self._refuse(request_id, problem)
+        request_id = next(self._ids)
+        problem = unservable(request, self._target.max_context, self._most_pages(request), self._store)
+        if problem is None:
+            self._live[request_id] = [Row(request_id, request, index) for index in range(request.n)]
+        else:
+            self._remember(request_id, [])
+            self._events.append(Refused(request_id, problem))
         return request_id
 
     def step(self) -> list[Event]:
@@ -112,7 +92,7 @@ class Engine:
         events += self._land()
         self._admit()
         self._launch()
-        if not self._lag:
+        if not self._schedule.lag:
             events += self._land()
         return events
 
@@ -181,21 +161,13 @@ class Engine:
     def schedule(
         self, *, chunk: int | None = None, lag: int | None = None, bucket: int | None = None, draft: int | None = None
     ) -> None:
-        """Set chunk, commit lag (0 or 1), bucket and draft length. A chunk is rounded up to whole pages, so that its
-        borders lie where they always lie; the rows of a pass are padded to a multiple of the bucket, in whole tiles."""
-        for name, value in (("chunk", chunk), ("bucket", bucket)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name}: must be at least 1, got {value}")
-        if lag not in (None, 0, 1):
-            raise ValueError(f"lag: must be 0 or 1, got {lag}")
-        if draft is not None and not 0 <= draft <= self.claims.limits.max_draft:
-            raise ValueError(f"draft: must be between 0 and {self.claims.limits.max_draft}, got {draft}")
-        if chunk is not None:
-            self._chunk = min(-(-chunk // PAGE) * PAGE, LONGEST_CHUNK)
+        """Set chunk, commit lag (0 or 1), bucket and draft length. A chunk is rounded up to whole pages; the rows of a
+        pass are padded to a multiple of the bucket, in whole tiles."""
+        if bucket is not None and bucket < 1:
+            raise ValueError(f"bucket: must be at least 1, got {bucket}")
+        self._schedule = self._schedule.changed(self.claims.limits.max_draft, chunk, lag, draft)
         if bucket is not None:
             self._policies = replace(self._policies, bucket=bucket)
-        self._draft_length = self._draft_length if draft is None else draft
-        self._lag = self._lag if lag is None else lag
 
     # Parts of a tick
 
@@ -227,10 +199,10 @@ class Engine:
         rows = [row for row in self._all() if row.memory is not None and not row.follows(self._live[row.request_id])]
         if not rows:
             return
-        decisions = decided(rows, self._policies, self._draft_length, self._chunk)
+        decisions = decided(rows, self._policies, self._schedule)
         asks = wanted(rows, decisions, self._terms)
         proposals = offered(rows, asks, self._script, self._proposer, self._store, self._target.vocab_size)
-        spans = [span_of(*pair, self._chunk, self._prefixes) for pair in zip(rows, proposals, strict=True)]
+        spans = [span_of(*pair, self._schedule.chunk, self._prefixes) for pair in zip(rows, proposals, strict=True)]
         for span in spans:
             self._store.extend(span.memory, self._target.streams, span.end)
         size = padded_rows(self._policies, sum(len(span.new) for span in spans))
@@ -285,20 +257,16 @@ class Engine:
             row.memory = None
 
     def _finish(self, request_id: int) -> Finished:
-        rows = self._end(request_id)
+        rows = self._live.pop(request_id)
+        self._remember(request_id, rows)
         reasons = tuple(row.reason or FinishReason.CANCELLED for row in rows)
         return Finished(request_id, reasons, Usage(len(rows[0].request.prompt), sum(len(row.output) for row in rows)))
 
-    def _refuse(self, request_id: int, problem: str) -> None:
-        self._end(request_id)
-        self._events.append(Refused(request_id, problem))
-
-    def _end(self, request_id: int) -> list[Row]:
-        """Take a request out, and remember its rounds for as long as few enough others have ended since."""
-        rows = self._ended[request_id] = self._live.pop(request_id)
+    def _remember(self, request_id: int, rows: list[Row]) -> None:
+        """Keep the rounds of a request that has ended for as long as few enough others have ended since."""
+        self._ended[request_id] = rows
         while len(self._ended) > self._remembered:
             del self._ended[next(iter(self._ended))]
-        return rows
 
     @property
     def _terms(self) -> Terms:

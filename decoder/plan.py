@@ -2,22 +2,35 @@
 
 from collections.abc import Mapping, Sequence
 
-from specqual.contract import Proposal, Purpose, Script
+from specqual.contract import Proposal, Purpose, Request, Script
 
 from .memory import Store
 from .policies import Decision, Policies, Shape, decide
 from .prefixes import Prefixes
 from .propose import Ask, Proposer, scripted
 from .row import Row
+from .schedule import Schedule
 from .span import Span
 from .transaction import Terms, numbers
 from .verify import legal
 
 
-def decided(rows: Sequence[Row], policies: Policies, longest: int, chunk: int) -> list[Decision]:
+def unservable(request: Request, max_context: int, most: int, store: Store) -> str | None:
+    """What does not fit, however long a request that needs `most` pages waits.
+
+    A drafter's context limits nothing: beyond it the target goes on alone.
+    """
+    if len(request.prompt) >= max_context:
+        return f"prompt: {len(request.prompt)} tokens leave no room in a context of {max_context}"
+    if most > store.pages.count:
+        return f"max_tokens: needs {most} pages at its end, and the pool has {store.pages.count}"
+    return None
+
+
+def decided(rows: Sequence[Row], policies: Policies, schedule: Schedule) -> list[Decision]:
     """What the policies let each row do in this round."""
-    tokens = sum(max(1, fill_end(row, chunk) - start_of(row)) for row in rows)
-    return [decide(policies, Shape(len(rows), len(row.tokens), tokens), longest) for row in rows]
+    tokens = sum(max(1, fill_end(row, schedule.chunk) - start_of(row)) for row in rows)
+    return [decide(policies, Shape(len(rows), len(row.tokens), tokens), schedule.draft) for row in rows]
 
 
 def wanted(rows: Sequence[Row], decisions: Sequence[Decision], terms: Terms) -> dict[int, Ask]:
