@@ -39,7 +39,7 @@ def footprint(
     prefixes: int,
     longest: int,
 ) -> Footprint:
-    """The pools of a decoder with so many `pages`, `samples` at once, cached `prefixes` and at most `longest` drafts."""
+    """The pools of a decoder with so many `pages`, `samples` at once, cached `prefixes`, at most `longest` drafts."""
     cached = [target.kv_heads * target.head_dim] if set(target.layer_types) - {LayerType.LINEAR} else []
     cached += [draft.kv_heads * draft.head_dim] if draft is not None else []
     page_bytes = 2 * PAGE * max(cached, default=0) * dtype.itemsize

@@ -146,7 +146,7 @@ def m26e(self: Engine) -> list[Event]:
     flights = list(self._flights)
     events = sound_land(self)
     for row, _, span, *_ in flights:
-        if self._lag and span.judged and row.memory is span.memory:
+        if self._schedule.lag and span.judged and row.memory is span.memory:
             span.memory.kept = len(span.new) - span.certain
     return events
 
@@ -154,7 +154,7 @@ def m26e(self: Engine) -> list[Event]:
 @swap("_admit", Engine)
 def m26f(self: Engine) -> None:
     """Only the schedule without a commit lag knows that a preempted request is to wait."""
-    if self._lag:
+    if self._schedule.lag:
         for row in self._all():
             row.held = False
     sound_admit(self)
