@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .kinds import Case, changes, counts, draws, greedy, ledger, streams, values
+from .kinds import Case, changes, counts, draws, greedy, histories, ledger, streams, values
 from .verdicts import Decision, Verdict
 
 
@@ -52,6 +52,7 @@ KINDS: dict[str, Callable[[Sequence[Case]], Decision]] = {
     "ledger": ledger.decide,
     "streams": streams.decide,
     "changes": changes.decide,
+    "histories": histories.decide,
     "occurrences": _occurrences,
 }
 

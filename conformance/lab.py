@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from random import Random
 from shlex import join
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import specqual.contract as contract
 from specqual.contract import Claims, Decoder, Make, Method, Request, Rule, Script, Setup, Tape
@@ -20,6 +20,9 @@ from specqual.reference.text import Text, load_text
 from .drive import Answer, DecoderError, NotOffered, guarded, serve
 from .judge import Judge
 from .verdicts import Profile
+
+if TYPE_CHECKING:
+    from .campaign import Campaign
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +37,15 @@ class Effort:
     samples: int  # for statistics
     wanted: float  # total variation below which a law holds
     attempts: int  # to shrink a failing request
+    histories: int  # of at least 50 rules
+    replays: int  # of states per history, beside those that a plain run passes
+    shrinks: int  # attempts to shrink a failing history
 
 
 EFFORTS = {
-    Profile.QUICK: Effort(4, 32, 12, 12, 12, 400, 0.3, 24),
-    Profile.CORE: Effort(16, 96, 24, 100, 60, 5_000, 0.1, 100),
-    Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 50_000, 0.03, 200),
+    Profile.QUICK: Effort(4, 32, 12, 12, 12, 400, 0.3, 24, 3, 4, 60),
+    Profile.CORE: Effort(16, 96, 24, 100, 60, 5_000, 0.1, 100, 100, 4, 200),
+    Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 50_000, 0.03, 200, 400, 8, 400),
 }
 ALPHA = 1e-6  # false alarms of a whole run
 SHARES = {"LAW-6": ALPHA / 2, "RNG-3": ALPHA / 2}  # of the clauses that chance can mislead
@@ -78,6 +84,7 @@ class Lab:
     run: Run
     _made: dict[tuple[Any, ...], Decoder | Exception] = field(default_factory=dict)
     _answers: dict[Request, Answer] = field(default_factory=dict)
+    _campaign: "Campaign | None" = None
 
     @property
     def effort(self) -> Effort:
@@ -178,6 +185,15 @@ class Lab:
         if self.claims.rule is Rule.LOSSY:
             raise NotOffered("the decoder claims no output law: its rule is lossy")
         return self.claims.rule
+
+    @property
+    def campaign(self) -> "Campaign":
+        """The histories of this run, played once for all chapters."""
+        from .campaign import Campaign
+
+        if self._campaign is None:
+            self._campaign = Campaign(self)
+        return self._campaign
 
     # The judge
 

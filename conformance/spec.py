@@ -5,7 +5,7 @@ from .clauses import CHAPTERS, CLAUSES
 PREFACE = """\
 # Specification
 
-What a speculative decoder has to keep, clause by clause. This page is rendered from `conformance/clauses.py` by
+What a speculative decoder has to keep, clause by clause. This page is rendered from `conformance/specification/` by
 `python -m specqual.conformance.spec`; `pytest --pyargs specqual.conformance --list` prints the same table. A clause
 that needs an optional protocol is SKIPPED, with that reason, on a decoder that does not offer it; what a verdict means
 and which exit status it leads to stands in [outcomes.md](outcomes.md).

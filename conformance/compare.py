@@ -1,0 +1,226 @@
+"""A played history against the undisturbed twin: states equal a replay, outputs and rounds those of the request alone."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from specqual.contract import FinishReason, Round, State
+
+from .lab import Lab
+from .player import Look, Played, Player, Unlike
+from .twin import Ids, Twin
+
+RECURRENT = (".state", ".conv")
+
+
+def compare(player: Player, replays: int) -> list[Unlike]:
+    """Everything that differs, in the order of steps. At most `replays` states are replayed as prompts; those that the
+    twin has passed on its way through a plain run cost nothing and are always compared."""
+    found = list(player.unlike)
+    for one in player.played:
+        if one.request.sampling.greedy:
+            player.twin.plain(one.request)  # on whose way the states lie
+    chosen = choose([(one, seen) for one in player.played for seen in one.looks], player.twin, replays)
+    states = player.twin.states(replayed(seen) for _, seen in chosen)
+    tolerance = tolerance_of(player.lab, player.twin)
+    for one, seen in chosen:
+        player.comparisons += 1
+        expected = states[replayed(seen)]
+        found += unlike_states(one, seen, expected, tolerance)
+        if tolerance:
+            player.largest = max(player.largest, largest(expected.tensors, seen.state.tensors))
+    player.counts["states compared"] += len(chosen)
+    for one in player.played:
+        shapes(player, one)
+        found += ending(one)
+        found += outputs(player, one)
+    return sorted(found, key=lambda unlike: unlike.place)
+
+
+def tolerance_of(lab: Lab, twin: Twin) -> float:
+    """How far a number of a state may be from the twin's."""
+    return 0.0 if twin.bitwise else max(1e-9, 16 * lab.envelope())
+
+
+def replayed(seen: Look) -> Ids:
+    """The tokens that a state is the state of."""
+    return seen.tokens[: seen.state.length]
+
+
+def choose(looks: Sequence[tuple[Played, Look]], twin: Twin, replays: int) -> list[tuple[Played, Look]]:
+    """The looks to compare: all whose state is known, and some of the others, spread over the history."""
+    looks = [pair for pair in looks if pair[1].state.length]
+    new = [pair for pair in looks if not twin.knows(replayed(pair[1]))]
+    count = min(replays, len(new))
+    spread = {id(new[(2 * i + 1) * len(new) // (2 * count)]) for i in range(count)}
+    known = {id(pair) for pair in looks} - {id(pair) for pair in new}
+    return [pair for pair in looks if id(pair) in known | spread]
+
+
+# -- states ------------------------------------------------------------------------------------------------------------
+
+
+def unlike_states(one: Played, seen: Look, expected: State, tolerance: float) -> Iterator[Unlike]:
+    """Where a state first differs from its replay: length, names, positions, then rows of tensors."""
+    where = f"{one.label}, sample {seen.sample}, {len(seen.tokens)} tokens committed"
+    if seen.fresh and seen.state.length != len(seen.tokens) - 1:
+        what = f"{where}: tokens with a target state"
+        yield Unlike("RWD", seen.place, what, len(seen.tokens) - 1, seen.state.length)
+        return
+    for chapter, mine in (("RWD", rows), ("REC", recurrent)):
+        actual, wanted = mine(seen.state.tensors), mine(expected.tensors)
+        first = next(first_difference(wanted, actual, seen.state.positions, expected.positions, tolerance), None)
+        if first is not None:
+            yield Unlike(chapter, seen.place, f"{where}: {first[0]}", *first[1:], tolerance)
+
+
+def rows(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor for name, tensor in sorted(tensors.items()) if not name.endswith(RECURRENT)}
+
+
+def recurrent(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor for name, tensor in sorted(tensors.items()) if name.endswith(RECURRENT)}
+
+
+def first_difference(
+    expected: Mapping[str, torch.Tensor],
+    actual: Mapping[str, torch.Tensor],
+    positions: Mapping[str, Sequence[int]],
+    wanted: Mapping[str, Sequence[int]],
+    tolerance: float,
+) -> Iterator[tuple[str, Any, Any]]:
+    """What is different, and both values; nothing where no number differs by more than the tolerance."""
+    if list(expected) != list(actual):
+        yield "names of tensors", list(expected), list(actual)
+        return
+    for name, tensor in expected.items():
+        mine, theirs = list(wanted.get(name, ())), list(positions.get(name, ()))
+        if mine != theirs:
+            yield f"positions of {name}", mine, theirs
+        elif tensor.shape != actual[name].shape:
+            yield f"shape of {name}", list(tensor.shape), list(actual[name].shape)
+        else:
+            off = (tensor.double() - actual[name].double()).abs().flatten(1) if tensor.numel() else torch.zeros(0, 1)
+            bad = ~(off <= tolerance)  # so that NaN differs
+            if bad.any():
+                row = int(bad.any(1).nonzero()[0])
+                column = int(bad[row].nonzero()[0])
+                at = f", position {mine[row]}" if mine else ""
+                values = (float(side.flatten(1)[row, column]) for side in (tensor, actual[name]))
+                yield (f"{name} row {row}{at}", *values)
+
+
+def largest(expected: Mapping[str, torch.Tensor], actual: Mapping[str, torch.Tensor]) -> float:
+    """The largest difference of any number; zero where nothing can be compared."""
+    pairs = [(tensor, actual[name]) for name, tensor in expected.items() if name in actual and tensor.numel()]
+    return max((float((a.double() - b.double()).abs().max()) for a, b in pairs if a.shape == b.shape), default=0.0)
+
+
+def shapes(player: Player, one: Played) -> None:
+    """Count the shapes of rounds, behind each sample's first."""
+    for r in one.rounds:
+        if r.start >= len(one.request.prompt):
+            drafted = len(r.proposals)
+            kind = "no draft" if not drafted else "full acceptance" if r.accepted == drafted else "partial acceptance"
+            player.counts["first draft rejected" if drafted and not r.accepted else kind] += 1
+
+
+# -- outputs -----------------------------------------------------------------------------------------------------------
+
+
+def ending(one: Played) -> Iterator[Unlike]:
+    """The final event says what became of the request."""
+    final, last = one.final, one.ended
+    assert final is not None and last is not None
+    usage = [len(one.request.prompt), sum(map(len, one.samples))]
+    actual = [final.usage.prompt_tokens, final.usage.completion_tokens]
+    if one.cancelled is None:
+        cancelled = [str(reason) for reason in final.reasons if reason is FinishReason.CANCELLED]
+        if cancelled:
+            yield Unlike("CXL", last, f"reasons of {one.label}, which nobody cancelled", [], cancelled)
+        if usage != actual:
+            yield Unlike("SCH", last, f"usage of {one.label}", usage, actual)
+    elif FinishReason.CANCELLED not in final.reasons or usage != actual:
+        wanted = ["cancelled", *usage]
+        found = ["cancelled" if FinishReason.CANCELLED in final.reasons else str(final.reasons[0]), *actual]
+        yield Unlike("CXL", last, f"final event of {one.label}, cancelled", wanted, found)
+
+
+def outputs(player: Player, one: Played) -> Iterator[Unlike]:
+    """What a request said against what it says alone, under every property that it was a test of."""
+    player.comparisons += 1
+    first = first_unlike(player, one)
+    if first is None:
+        return
+    where = one.ended if one.ended is not None else player.place
+    tests = {"SCH": one.disturbed, "ISO": one.neighbours, "CXL": one.bereaved, "RES": one.warm}
+    for chapter, since in tests.items():
+        if since is not None:
+            yield Unlike(chapter, where, f"{one.label}: {first[0]}", *first[1:])
+
+
+def first_unlike(player: Player, one: Played) -> tuple[str, Any, Any] | None:
+    """The first thing that the request alone says otherwise; a cancelled one is compared as far as it came."""
+    greedy, bitwise = one.request.sampling.greedy, player.twin.bitwise
+    if not bitwise:
+        return tied(player, one) if greedy else None
+    if player.own:
+        alone = player.twin.alone(one.request)
+    elif greedy:
+        alone = player.twin.plain(one.request)
+    else:
+        alone = player.twin.retold(one.request, one.rounds)
+    for sample, said in enumerate(one.samples):
+        full = list(alone.samples[sample])
+        wanted = full if one.cancelled is None else full[: len(said)]
+        if said != wanted:
+            return f"output of sample {sample}", wanted, said
+        mine, known = tale(one.rounds, sample), full
+        if not player.own and greedy:
+            told = [[r[0], leading(r[1], known, r[0] - len(one.request.prompt) + 1)] for r in mine]
+            seen = [[r[0], r[3]] for r in mine]
+        else:
+            told, seen = tale(alone.rounds or (), sample), mine
+            told = told if one.cancelled is None else told[: len(seen)]
+        for index, (expected, actual) in enumerate(zip(told, seen, strict=False)):
+            if expected != actual:
+                return f"round {index} of sample {sample} (start, proposals, q, accepted)", expected, actual
+        if len(told) != len(seen):
+            return f"rounds of sample {sample}", len(told), len(seen)
+    return None
+
+
+def tale(rounds: Sequence[Round], sample: int) -> list[list[Any]]:
+    """Rounds as JSON."""
+    return [
+        [
+            r.start,
+            list(r.proposals),
+            [None if law is None else [list(law.ids), list(law.probabilities)] for law in r.q],
+            r.accepted,
+        ]
+        for r in rounds
+        if r.sample == sample
+    ]
+
+
+def leading(proposals: Sequence[int], known: Sequence[int], start: int) -> int:
+    """How many drafts at the front are the output's own tokens."""
+    right = known[start : start + len(proposals)]
+    return next((i for i, pair in enumerate(zip(proposals, right, strict=False)) if pair[0] != pair[1]), len(right))
+
+
+def tied(player: Player, one: Played) -> tuple[str, Any, Any] | None:
+    """As `first_unlike`, for a greedy request where rounding may decide: a difference at a tie ends the comparison."""
+    alone = player.twin.plain(one.request)
+    for sample, said in enumerate(one.samples):
+        wanted = list(alone.samples[sample])[: len(said)]
+        place = next((i for i, pair in enumerate(zip(wanted, said, strict=False)) if pair[0] != pair[1]), None)
+        if place is not None:
+            judged = player.lab.judge.judge(one.request, said[: place + 1])
+            logprob = judged.logprob[place] if place < len(judged.logprob) else None
+            if logprob is None or judged.best[place] - logprob > player.lab.envelope():
+                return f"output of sample {sample}", wanted, said
+            player.counts["ties"] += 1
+    return None

@@ -1,0 +1,176 @@
+"""The state machine that draws histories: Hypothesis picks the rules and what they are about.
+
+The rules only write a history down, against a model that knows what was submitted and what was cancelled. It is played,
+compared and shrunk as plain data, so that a failure can be told in words and looked at again without a decoder.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from specqual.contract import Request
+
+from .history import CHUNKS, Step, family_of
+
+RULES = 58  # of one history: some will find nothing to act on, and at least 50 shall run
+DRAWN = 200  # histories, until one is worth playing
+AT_ONCE = 6  # submissions that may wait for each other
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What the rules choose from. `lags` and `chunks` are those that the decoder takes."""
+
+    cast: tuple[Request, ...]
+    longest: int  # K
+    lags: tuple[int, ...] = (0, 1)
+    chunks: tuple[int, ...] = CHUNKS
+
+
+class Machine(RuleBasedStateMachine):
+    """One history. Whom a rule is about is counted back from the newest submission, so that it is likely to be live."""
+
+    stage: Stage
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = list[Step]()
+        self.submitted = list[int]()  # places in the cast
+        self.ended = set[int]()  # places among the submissions: cancelled, or surely finished
+        self.scripted = False
+
+    def write(self, verb: str, who: int = 0, amount: int = 0) -> None:
+        self.steps.append(Step(verb, who, amount))
+
+    @property
+    def open(self) -> list[int]:
+        """Submissions that may be live, the newest first."""
+        return [place for place in reversed(range(len(self.submitted))) if place not in self.ended]
+
+    @initialize(scripted=st.booleans())
+    def drafter(self, scripted: bool) -> None:
+        """Half of the histories leave drafts and draft lengths alone, so that they can be compared whole."""
+        self.scripted = scripted and self.stage.longest > 0
+        if self.scripted:
+            self.write("script", amount=self.stage.longest + 2)
+
+    @rule()
+    def step(self) -> None:
+        self.write("step", amount=1)
+
+    @rule(ticks=st.integers(1, 3))
+    def steps_on(self, ticks: int) -> None:
+        self.write("step", amount=ticks)
+
+    @rule()
+    def one_more_step(self) -> None:
+        self.write("step", amount=1)
+
+    @precondition(lambda self: len(self.open) < AT_ONCE)
+    @rule(data=st.data())
+    def submit(self, data: st.DataObject) -> None:
+        place = data.draw(st.integers(0, len(self.stage.cast) - 1))
+        self.write("submit", place)
+        self.submitted.append(place)
+
+    @precondition(lambda self: self.submitted and len(self.open) < AT_ONCE)
+    @rule(data=st.data())
+    def submit_sharing(self, data: st.DataObject) -> None:
+        """A prompt that begins as an earlier one does."""
+        other = self.stage.cast[self.submitted[data.draw(st.integers(0, len(self.submitted) - 1))]]
+        place = data.draw(st.sampled_from(family_of(other, self.stage.cast)))
+        self.write("submit", place)
+        self.submitted.append(place)
+
+    def _about(self, verb: str, back: int) -> int:
+        who = self.open[min(back, len(self.open) - 1)]
+        self.write(verb, who)
+        return who
+
+    @precondition(lambda self: self.open)
+    @rule(back=st.integers(0, AT_ONCE - 1))
+    def cancel(self, back: int) -> None:
+        self.ended.add(self._about("cancel", back))
+
+    @precondition(lambda self: self.open)
+    @rule(back=st.integers(0, AT_ONCE - 1))
+    def preempt(self, back: int) -> None:
+        self._about("preempt", back)
+
+    @precondition(lambda self: self.open)
+    @rule(back=st.integers(0, AT_ONCE - 1))
+    def resume(self, back: int) -> None:
+        self._about("resume", back)
+
+    @precondition(lambda self: len(self.open) == AT_ONCE)
+    @rule()
+    def drain(self) -> None:
+        """Resume whoever waits, step until all is done, and once more with nothing to do."""
+        self.write("drain")
+        self.ended.update(range(len(self.submitted)))
+
+    @precondition(lambda self: self.scripted)
+    @rule(data=st.data())
+    def script(self, data: st.DataObject) -> None:
+        self.write("script", amount=data.draw(st.integers(0, self.stage.longest + 2)))
+
+    @precondition(lambda self: self.scripted)
+    @rule()
+    def own(self) -> None:
+        self.write("own_drafter")
+
+    @precondition(lambda self: self.scripted)
+    @rule(data=st.data())
+    def draft(self, data: st.DataObject) -> None:
+        self.write("draft", amount=data.draw(st.integers(0, self.stage.longest)))
+
+    @rule(data=st.data())
+    def schedule(self, data: st.DataObject) -> None:
+        """Another chunk, or another lag."""
+        choices = [("chunk", size) for size in self.stage.chunks] + [("set_lag", size) for size in self.stage.lags] * 2
+        verb, amount = data.draw(st.sampled_from(choices))
+        self.write(verb, amount=amount)
+
+    def teardown(self) -> None:
+        if worthwhile(self.steps):
+            raise _Drawn(tuple(self.steps))
+
+
+class _Drawn(BaseException):
+    """The history that was asked for: not an Exception, so that Hypothesis lets it through and draws no more."""
+
+    def __init__(self, steps: tuple[Step, ...]) -> None:
+        self.steps = steps
+
+
+def draw(stage: Stage, number: int) -> tuple[Step, ...]:
+    """The first history that is worth playing of those that Hypothesis draws; the same for the same number."""
+
+    class Numbered(Machine):
+        pass
+
+    Numbered.stage = stage
+    limits = settings(
+        max_examples=DRAWN,
+        stateful_step_count=RULES,
+        database=None,
+        deadline=None,
+        print_blob=False,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate,),
+    )
+    try:
+        run_state_machine_as_test(seed(number)(Numbered), settings=limits)
+    except _Drawn as drawn:
+        return drawn.steps
+    raise AssertionError(f"none of {DRAWN} drawn histories is worth playing")
+
+
+def worthwhile(steps: Sequence[Step]) -> bool:
+    """Whether a drawn history is worth playing: Hypothesis leaves out rules at random, and draws very plain ones, too."""
+    submitted = sum(step.verb == "submit" for step in steps)
+    ticks = sum(step.amount for step in steps if step.verb == "step")
+    return len(steps) > 50 and submitted >= 4 and ticks >= 12 and len({step.verb for step in steps}) >= 6

@@ -1,0 +1,278 @@
+"""Playing a history on a decoder, and writing down everything that can be seen on the way."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from specqual.contract import Finished, Proposal, Refused, Request, Round, ScriptContext, State, Tokens
+
+from .drive import DecoderError, NotOffered, guarded
+from .history import Step, name
+from .lab import Lab
+from .ownership import Books
+from .twin import Ids, Twin, committed, look
+
+PATIENCE = 400  # ticks in which a history must come to its end
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The state of a sample behind a tick of step `place`; `tokens` are prompt and committed output."""
+
+    place: int
+    sample: int
+    tokens: Ids
+    state: State
+    fresh: bool  # it has just committed something, so only the anchor lacks a state
+
+
+@dataclass
+class Played:
+    """One request and everything that was seen of it; places are those of steps."""
+
+    request: Request
+    request_id: int
+    label: str
+    samples: list[list[int]]
+    rounds: tuple[Round, ...] = ()
+    looks: list[Look] = field(default_factory=list)
+    final: Finished | None = None
+    ended: int | None = None  # the step in which the final event came
+    held: bool = False
+    cancelled: int | None = None
+    disturbed: int | None = None  # the first step that preempted it, or changed chunk or lag while it was live
+    neighbours: int | None = None  # the first step in which another request was served beside it
+    bereaved: int | None = None  # the first step that cancelled a neighbour
+    warm: int | None = None  # the step that submitted it, if a whole chunk of its prompt had been served before
+
+    @property
+    def live(self) -> bool:
+        return self.final is None and self.cancelled is None
+
+
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """One observation that is not what a chapter's property asks for, behind the step `place`."""
+
+    chapter: str
+    place: int
+    what: str
+    expected: Any
+    actual: Any
+    tolerance: float = 0.0
+
+
+@dataclass
+class Player:
+    """Plays one history on one decoder.
+
+    `unlike` collects what breaks a rule of silence, order or ownership; what needs the twin is compared afterwards.
+    """
+
+    lab: Lab
+    twin: Twin
+    decoder: Any
+    cast: Sequence[Request]
+    played: list[Played] = field(default_factory=list)
+    unlike: list[Unlike] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    comparisons: int = 0
+    largest: float = 0.0  # difference of a number of a state from the twin's
+    ran: int = 0  # rules that had something to act on
+    place: int = 0
+    lag: int = 0
+    own: bool = True  # drafts came from the configured drafter at its own length, all the time
+    _script: int | None = None  # what the script in force counts
+
+    def __post_init__(self) -> None:
+        self.books = Books(self)
+
+    def play(self, steps: Sequence[Step]) -> None:
+        """Every step, and then whatever brings all requests to their end."""
+        for self.place, step in enumerate(steps):
+            getattr(self, step.verb)(step)
+            self.ran += 1
+        self.drain(Step("drain"))
+        for one in self.played:
+            one.rounds = guarded("rounds", lambda one=one: tuple(self.decoder.rounds(one.request_id)))
+        self.books.close()
+
+    def expect(self, chapter: str, what: str, expected: Any, actual: Any) -> None:
+        """Note it if something that can be judged at once is not as it must be."""
+        self.comparisons += 1
+        if expected != actual:
+            self.unlike.append(Unlike(chapter, self.place, what, expected, actual))
+
+    # The rules
+
+    def submit(self, step: Step) -> None:
+        request = self.cast[step.who]
+        request_id = guarded("submit", lambda: self.decoder.submit(request))
+        if any(request_id == other.request_id for other in self.played):
+            raise DecoderError("submit gave the same id to two requests")
+        one = Played(request, request_id, name(len(self.played)), [[] for _ in range(request.n)])
+        one.disturbed = self.place if self.lag else None
+        one.warm = self.place if self.books.begun(request) else None
+        self.played.append(one)
+
+    def step(self, step: Step) -> None:
+        for _ in range(step.amount):
+            self.tick()
+
+    def drain(self, step: Step) -> None:
+        for place, one in enumerate(self.played):
+            if one.held:
+                self.resume(Step("resume", place))
+        for _ in range(PATIENCE):
+            if not any(one.final is None for one in self.played):
+                break
+            self.tick()
+        else:
+            raise DecoderError(f"requests did not end within {PATIENCE} ticks")
+        for _ in range(1 + self.lag):
+            self.tick()
+            self.counts["idle ticks"] += 1
+
+    def cancel(self, step: Step) -> None:
+        one = self.played[step.who]
+        if not one.live:
+            self.expect("CXL", f"cancel {one.label}, which has ended", "KeyError", self.called("cancel", one))
+            return
+        self.counts[f"cancelled {self.phase(one)}"] += 1
+        self.expect("CXL", f"cancel {one.label}", "nothing", self.called("cancel", one))
+        self.expect("CXL", f"cancel {one.label} once more", "KeyError", self.called("cancel", one))
+        one.cancelled = self.place
+        self.books.due(1 + self.lag, "CXL")
+        for other in self.played:
+            if other.live and other.bereaved is None:
+                other.bereaved = self.place
+
+    def preempt(self, step: Step) -> None:
+        one = self.played[step.who]
+        if not one.live:
+            self.ran -= 1
+            return
+        self.counts[f"preempted {self.phase(one)}"] += 1
+        self.expect("SCH", f"preempt {one.label}", "nothing", self.called("preempt", one))
+        one.held, one.disturbed = True, self.place if one.disturbed is None else one.disturbed
+        self.books.due(1 + self.lag, "RES")
+
+    def resume(self, step: Step) -> None:
+        one = self.played[step.who]
+        if not one.live:
+            self.ran -= 1
+            return
+        self.counts["resumed"] += one.held
+        self.expect("SCH", f"resume {one.label}", "nothing", self.called("resume", one))
+        one.held = False
+
+    def called(self, method: str, one: Played) -> str:
+        """What calling cancel, preempt or resume comes to: nothing, or KeyError."""
+
+        def call() -> str:
+            try:
+                getattr(self.decoder, method)(one.request_id)
+            except KeyError:
+                return "KeyError"
+            return "nothing"
+
+        return guarded(method, call)
+
+    def own_drafter(self, step: Step) -> None:
+        guarded("script", lambda: self.decoder.script(None))
+
+    def script(self, step: Step) -> None:
+        self.own, self._script = False, step.amount
+        guarded("script", lambda: self.decoder.script(self.drafts))
+
+    def draft(self, step: Step) -> None:
+        self.own = False
+        guarded("schedule", lambda: self.decoder.schedule(draft=step.amount))
+
+    def chunk(self, step: Step) -> None:
+        guarded("schedule", lambda: self.decoder.schedule(chunk=step.amount))
+        self.disturb()
+
+    def set_lag(self, step: Step) -> None:
+        guarded("schedule", lambda: self.decoder.schedule(lag=step.amount))
+        self.lag = step.amount
+        self.disturb()
+
+    def disturb(self) -> None:
+        for one in self.played:
+            if one.live and one.disturbed is None:
+                one.disturbed = self.place
+
+    def drafts(self, context: ScriptContext) -> Proposal:
+        """What the scripted drafter says: right, as the request decoded plainly has it, and then wrong."""
+        place = next(i for i, one in enumerate(self.played) if one.request_id == context.request_id)
+        one, longest, right = self.played[place], self.lab.longest, self._script
+        assert right is not None
+        if right == longest + 2:
+            right = (context.round_index + 3 * place + 2 * context.sample) % (longest + 2)
+        if right == longest + 1:
+            return Proposal.certain(())
+        known = self.twin.plain(one.request).samples[context.sample]
+        start = len(context.tokens) - len(one.request.prompt)
+        drafts = list(known[start : start + context.max_draft])
+        limits, chance = self.lab.claims.limits, Random(f"{context.round_index}/{len(context.tokens)}")
+        for slot in range(right, len(drafts)):
+            never = {drafts[slot], *limits.eos_ids}
+            drafts[slot] = next(t for t in iter(lambda: chance.randrange(limits.vocab_size), None) if t not in never)
+        return Proposal.certain(tuple(drafts))
+
+    # A tick
+
+    def phase(self, one: Played) -> str:
+        """Where a live request stands: held, waiting, being filled, drafted, or with a round in flight."""
+        if one.held:
+            return "while held"
+        if not one.looks:
+            return "while waiting"
+        if self.lag:
+            return "in flight"
+        return "behind a round" if any(one.samples) else "while being filled"
+
+    def tick(self) -> None:
+        served = [one for one in self.played if one.live and not one.held]
+        for one in served:
+            if len(served) > 1 and one.neighbours is None:
+                one.neighbours = self.place
+        known = {one.request_id: one for one in self.played}
+        self.counts["ticks with lag 1"] += bool(self.lag and served)
+        for event in guarded("step", self.decoder.step):
+            one = known.get(event.request_id)
+            if one is None:
+                raise DecoderError(f"an event names request {event.request_id}, which was not submitted here")
+            self.hear(one, event)
+        for one in self.played:
+            if one.live:
+                self.look(one)
+        self.books.tick()
+
+    def hear(self, one: Played, event: Any) -> None:
+        if isinstance(event, Refused):
+            raise NotOffered(f"a request of {len(one.request.prompt)} tokens was refused: {event.error}")
+        if one.final is not None:
+            self.expect("CXL", f"an event of {one.label} behind its final one", "none", type(event).__name__)
+        elif isinstance(event, Tokens):
+            self.expect("CXL", f"tokens of {one.label} once it is cancelled", False, one.cancelled is not None)
+            self.expect("SCH", f"tokens of {one.label} while it is preempted", False, one.held)
+            one.samples[event.sample].extend(int(token) for token in event.ids)
+        else:
+            one.final, one.ended = event, self.place
+            self.expect("SCH", f"the end of {one.label} while it is preempted", False, one.held and one.live)
+
+    def look(self, one: Played) -> None:
+        rounds = guarded("rounds", lambda: self.decoder.rounds(one.request_id))
+        for sample in range(one.request.n):
+            state = look(self.decoder, one.request_id, sample)
+            if state is not None:
+                tokens = committed(one.request, rounds, sample)
+                self.books.own(one, sample, state)
+                before = next((seen for seen in reversed(one.looks) if seen.sample == sample), None)
+                if before is None or (before.tokens, before.state.length) != (tokens, state.length):
+                    fresh = len(tokens) > len(before.tokens if before is not None else one.request.prompt)
+                    one.looks.append(Look(self.place, sample, tokens, state, fresh))
