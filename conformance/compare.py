@@ -1,4 +1,4 @@
-"""A played history against the undisturbed twin: states equal a replay, outputs and rounds those of the request alone."""
+"""A played history against the twin: states equal a replay of the tokens, outputs and rounds a request alone."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

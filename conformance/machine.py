@@ -170,7 +170,7 @@ def draw(stage: Stage, number: int) -> tuple[Step, ...]:
 
 
 def worthwhile(steps: Sequence[Step]) -> bool:
-    """Whether a drawn history is worth playing: Hypothesis leaves out rules at random, and draws very plain ones, too."""
+    """Whether a drawn history is worth playing: Hypothesis leaves out rules at random, and draws plain ones, too."""
     submitted = sum(step.verb == "submit" for step in steps)
     ticks = sum(step.amount for step in steps if step.verb == "step")
     return len(steps) > 50 and submitted >= 4 and ticks >= 12 and len({step.verb for step in steps}) >= 6
