@@ -1,11 +1,10 @@
 """Row-wise kernels of one tile: linear modules, root-mean-square norms, gated MLPs and rotations."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear as affine
 from torch.nn.functional import silu
 
 
@@ -20,7 +19,10 @@ def wide(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A decoded linear module: weight [out, in] and bias [out], both wide, so that a product is rounded once."""
+    """A decoded linear module: weight [in, out] and bias [out], both wide, so that a product is rounded once.
+
+    The weight lies input by input: a product of 16 rows reads it once, from front to back.
+    """
 
     weight: Tensor
     bias: Tensor | None = None
@@ -28,19 +30,32 @@ class Linear:
 
 def linear(x: Tensor, module: Linear) -> Tensor:
     """Apply a linear module to one tile [16, in]: [16, out] in x's own dtype."""
-    return affine(x.to(module.weight.dtype), module.weight, module.bias).to(x.dtype)
+    exact = x.to(module.weight.dtype)
+    if module.bias is None:
+        return torch.mm(exact, module.weight).to(x.dtype)
+    return torch.addmm(module.bias, exact, module.weight).to(x.dtype)
+
+
+def fused(modules: Sequence[Linear]) -> Linear:
+    """One module for several that read the same input: their outputs stand behind each other."""
+    weight = torch.cat([module.weight for module in modules], dim=1)
+    if all(module.bias is None for module in modules):
+        return Linear(weight)
+    parts = [m.weight.new_zeros(m.weight.shape[1]) if m.bias is None else m.bias for m in modules]
+    return Linear(weight, torch.cat(parts))
 
 
 def rms_norm(x: Tensor, gain: Tensor, eps: float) -> Tensor:
-    """Normalise the last axis of x [16, ..., H] by its root mean square and multiply by gain [H]."""
+    """Normalise the last axis of x [16, ..., H] by its root mean square and multiply by gain [..., H]."""
     exact = wide(x)
-    return (exact * torch.rsqrt(exact.square().mean(-1, keepdim=True) + eps) * gain).to(x.dtype)
+    mean = torch.linalg.vector_norm(exact, dim=-1, keepdim=True).square_().div_(x.shape[-1])
+    return (exact * mean.add_(eps).rsqrt_()).mul_(gain).to(x.dtype)
 
 
-def mlp(x: Tensor, linears: Mapping[str, Linear], name: str) -> Tensor:
+def mlp(x: Tensor, gate_up: Linear, down: Linear) -> Tensor:
     """The gated MLP of one tile [16, H]: down(silu(gate x) * up x)."""
-    gate = silu(linear(x, linears[f"{name}.gate_proj"]))
-    return linear(gate * linear(x, linears[f"{name}.up_proj"]), linears[f"{name}.down_proj"])
+    gate, up = linear(x, gate_up).chunk(2, dim=-1)
+    return linear(silu(gate) * up, down)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +71,14 @@ class Turns:
         angles = torch.arange(positions, dtype=torch.float64)[:, None] * theta**-exponents
         return cls(angles.cos().to(dtype), angles.sin().to(dtype))
 
-    def at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [R, rotary_dim / 2] of positions [R]."""
-        return self.cos[positions], self.sin[positions]
+    def at(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosines and sines [R, 1, rotary_dim / 2], in `dtype`, of positions [R]: one row for all heads."""
+        return self.cos[positions, None].to(dtype), self.sin[positions, None].to(dtype)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn the leading dimensions of x [R, heads, d] in rotate-half layout; dimension i is paired with i + half."""
     half = cos.shape[-1]
-    first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
-    cos, sin = cos[:, None].to(x.dtype), sin[:, None].to(x.dtype)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin, rest], dim=-1)
+    first, second = x[..., :half], x[..., half : 2 * half]
+    turned = [first * cos - second * sin, second * cos + first * sin]
+    return torch.cat([*turned, x[..., 2 * half :]] if 2 * half < x.shape[-1] else turned, dim=-1)

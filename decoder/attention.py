@@ -1,54 +1,84 @@
-"""Softmax attention of one tile of queries, piece after piece of keys, with a running maximum.
+"""Softmax attention of many samples at once, in fixed shapes: four queries of a sample against pieces of 64 keys.
 
-Pieces hold 64 keys at fixed absolute positions, so a query's sums are taken in an order that depends on its own
-position alone. A piece that a query does not see leaves its running sums as they are, bit for bit: it may be there for
-another query's sake, or be left out.
+Pieces lie at fixed absolute positions. Each product is one of a batch of equal matrices, which do not see each other;
+the maximum is exact; and the pieces' sums are added one after the other. A piece that a query does not see adds exact
+zeros, so it may be there for another query's sake, or be left out: a row's bits depend on its own position alone.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from .arithmetic import wide
 
 KEYS = 64
+QUERIES = 4  # rows of one sample that are multiplied together
 LOWEST = -1e30  # below every score, and finite, so that nothing is subtracted from itself at infinity
 
-Piece = tuple[Tensor, Tensor, Tensor]
-"""key and value [64, kv_heads, d], visible [16, 64]."""
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Keys and values [n, pieces, kv_heads, 64, d] of n samples, and what is added to the scores, 0 where a query sees
+    a key and -inf where not: [n, pieces, 1, 1, queries, 64]. What nobody sees is finite."""
+
+    key: Tensor
+    value: Tensor
+    mask: Tensor
 
 
-def pieces(key: Tensor, value: Tensor, visible: Tensor) -> Iterator[Piece]:
-    """Cut key and value [S, kv_heads, d] and visible [16, S], S a multiple of 64, leaving out what nobody sees."""
-    for key_part, value_part, seen in zip(
-        torch.split(key, KEYS), torch.split(value, KEYS), torch.split(visible, KEYS, 1), strict=True
-    ):
-        if bool(seen.any()):
-            yield key_part, value_part, seen
+Attention = Callable[[Tensor, Sequence[Part]], Tensor]
+"""Queries [n, 4, heads, d] and the parts of what they see, in order, to [n, 4, heads, d]."""
 
 
-def attend(query: Tensor, parts: Iterable[Piece], kv_heads: int) -> Tensor:
-    """Attend from one tile of queries [16, heads, d], scaled by d^-0.5: [16, heads, d] in the query's dtype.
-
-    Query head h uses key head h // (heads / kv_heads). A query that sees nothing at all gives zeros.
-    """
-    rows, heads, depth = query.shape
+def attend(query: Tensor, parts: Sequence[Part]) -> Tensor:
+    """Attend by pieces, scores scaled by d^-0.5; head h of a query uses key head h // (heads / kv_heads)."""
+    count, rows, heads, depth = query.shape
+    kv_heads = parts[0].key.shape[2]
     group = heads // kv_heads
-    grouped = (
-        wide(query).reshape(rows, kv_heads, group, depth).permute(1, 2, 0, 3).reshape(kv_heads, group * rows, depth)
-    )
-    grouped = grouped * depth**-0.5
-    best = grouped.new_full((kv_heads, group * rows), LOWEST)
-    mass, total = torch.zeros_like(best), torch.zeros_like(grouped)
-    for key, value, visible in parts:
-        scores = torch.bmm(grouped, wide(key).permute(1, 2, 0).contiguous())  # [kv_heads, group * 16, 64]
-        scores = scores.masked_fill(~visible.repeat(group, 1), -torch.inf)
-        higher = torch.maximum(best, scores.amax(-1))
-        weights = torch.exp(scores - higher[..., None])
-        kept = torch.exp(best - higher)
-        mass = mass * kept + weights.sum(-1)
-        total = total * kept[..., None] + torch.bmm(weights, wide(value).permute(1, 0, 2).contiguous())
-        best = higher
-    seen = total / mass.clamp(min=torch.finfo(mass.dtype).tiny)[..., None]
-    return seen.reshape(kv_heads, group, rows, depth).permute(2, 0, 1, 3).reshape(rows, heads, depth).to(query.dtype)
+    grouped = (wide(query) * depth**-0.5).view(count, 1, rows, kv_heads, group, depth).permute(0, 1, 3, 4, 2, 5)
+    scores = list[Tensor]()
+    for part in parts:
+        pieces = part.key.shape[1]
+        repeated = grouped.expand(count, pieces, kv_heads, group, rows, depth).reshape(-1, group * rows, depth)
+        score = torch.bmm(repeated, part.key.flatten(0, 2).mT)
+        scores.append(score.view(count, pieces, kv_heads, group, rows, KEYS).add_(part.mask))
+    best = highest(score.amax((1, 5), keepdim=True) for score in scores).clamp_(min=LOWEST)
+    mass, total = list[Tensor](), list[Tensor]()
+    for part, score in zip(parts, scores, strict=True):
+        weights = score.sub_(best).exp_()  # [n, pieces, kv_heads, group, 4, 64]
+        mass += weights.sum(-1).unbind(1)
+        found = torch.bmm(weights.view(-1, group * rows, KEYS), part.value.flatten(0, 2))
+        total += found.view(*weights.shape[:-1], depth).unbind(1)
+    seen = in_order(total).div_(in_order(mass)[..., None])  # [n, kv_heads, group, 4, d]
+    return seen.permute(0, 3, 1, 2, 4).reshape(query.shape).to(query.dtype)
+
+
+def attend_sdpa(query: Tensor, parts: Sequence[Part]) -> Tensor:
+    """The same by torch's own attention, whose sums are cut as it pleases."""
+    key, value = (
+        torch.cat([side.transpose(1, 2).flatten(2, 3) for side in sides], dim=2)
+        for sides in ([part.key for part in parts], [part.value for part in parts])
+    )  # [n, kv_heads, S, d]
+    mask = torch.cat([part.mask.permute(0, 2, 3, 4, 1, 5).flatten(4)[:, 0] for part in parts], dim=-1)
+    queries = wide(query).transpose(1, 2)
+    seen = scaled_dot_product_attention(queries, key, value, attn_mask=mask, enable_gqa=True)
+    return seen.transpose(1, 2).to(query.dtype)
+
+
+def highest(sides: Iterable[Tensor]) -> Tensor:
+    """The element-wise maximum."""
+    best, *others = sides
+    for other in others:
+        best = torch.maximum(best, other)
+    return best
+
+
+def in_order(sides: Sequence[Tensor]) -> Tensor:
+    """The sum, one after the other."""
+    total = sides[0].clone()
+    for side in sides[1:]:
+        total += side
+    return total

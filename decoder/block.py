@@ -18,35 +18,57 @@ from specqual.contract.config import LayerType
 from specqual.contract.draft import DraftConfig
 from specqual.contract.schema import draft_linears
 
-from .arithmetic import Linear, Turns, linear, mlp, rms_norm, rotate, wide, wide_dtype
-from .attention import KEYS, attend, pieces
+from .arithmetic import Linear, Turns, fused, linear, mlp, rms_norm, rotate, wide, wide_dtype
+from .attention import KEYS, Part
 from .choice import Scores, best_ids, walk
 from .memory import Memory, Store
 from .pages import Stream
 from .propose import Ask
 from .target import Transformer
-from .tile import TILE, padded, tiled
+from .view import Rows, View, mask_of, rows_of, view_of, visible
 from .weights import read_linear
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """The rows of several blocks behind each other: where each lies, where its anchor stands, who owns its context."""
+class DraftLayer:
+    """A drafter layer as its kernels want it; the convolutions around a sublayer by its name, if there are any."""
 
-    places: tuple[slice, ...]
-    starts: tuple[int, ...]
-    memories: tuple[Memory, ...]
+    qkv: Linear
+    leave: Linear
+    gate_up: Linear
+    down: Linear
+    head_norm: Tensor  # [heads + kv_heads, d]
+    kernels: Mapping[str, Linear]
+    tensors: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The rows of several blocks behind each other: where each lies and stands, and what its queries see."""
+
+    rows: Rows
+    cos: Tensor  # [R, 1, rotary_dim / 2]
+    sin: Tensor
     slots: Tensor  # [R], the place of each row within its block
-    positions: Tensor  # [R]
+    memories: Sequence[Memory]
+    contexts: Mapping[int | None, View]  # by window
+    own: Tensor  # [n, S], the rows of each block, and one row of zeros behind them up to whole pieces
+    masks: Mapping[int | None, tuple[Tensor, ...]]  # of each four on its own block's rows
 
 
 @dataclass(frozen=True, slots=True)
 class BlockDrafter:
-    """A drafter that borrows embedding and head of its target; its modules by schema name."""
+    """A drafter that borrows embedding, head, tiling and attention of its target; other tensors by schema name.
+
+    `context` makes the keys and values of all layers from the projected features of a token.
+    """
 
     config: DraftConfig
     target: Transformer
-    linears: Mapping[str, Linear]
+    project: Linear
+    context: Linear
+    layers: tuple[DraftLayer, ...]
+    selector: Linear | None
     tensors: Mapping[str, Tensor]
     turns: Turns
 
@@ -60,10 +82,10 @@ class BlockDrafter:
 
     @property
     def streams(self) -> tuple[Stream, ...]:
-        config = self.config
+        config, dtype = self.config, self.target.dtype
+        windows = (config.window if kind is LayerType.SLIDING else None for kind in config.layer_types)
         return tuple(
-            Stream(f"draft.{i}", config.kv_heads, config.head_dim, config.window if kind is LayerType.SLIDING else None)
-            for i, kind in enumerate(config.layer_types)
+            Stream(f"draft.{i}", config.kv_heads, config.head_dim, dtype, window) for i, window in enumerate(windows)
         )
 
     @torch.inference_mode()
@@ -71,27 +93,29 @@ class BlockDrafter:
         self, memories: Sequence[Memory], starts: Sequence[int], features: Sequence[Tensor], store: Store
     ) -> None:
         """Turn features of committed tokens, [n, taps * H] per sample, into context rows of every layer."""
-        lengths = [len(rows) for rows in features]
-        positions = torch.cat([torch.arange(start, start + n) for start, n in zip(starts, lengths, strict=True)])
-        cos, sin = self.turns.at(padded(positions))
-        eps = self.config.eps
+        config, tiling, places, end = self.config, self.target.tiling, list[slice](), 0
+        for rows in features:
+            places.append(slice(end, end + len(rows)))
+            end += len(rows)
+        ends = [start + len(rows) for start, rows in zip(starts, features, strict=True)]
+        laid = rows_of(places, starts, end)
+        view = view_of(laid, starts, ends, None)
 
-        def project(rows: Tensor) -> tuple[Tensor]:
-            return (rms_norm(linear(rows, self.linears["fc"]), self.tensors["hidden_norm.weight"], eps),)
+        def kernel(rows: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
+            projected = rms_norm(linear(rows, self.project), self.tensors["hidden_norm.weight"], config.eps)
+            sides = linear(projected, self.context).unflatten(1, (config.layers, 2, config.kv_heads, config.head_dim))
+            key, value = sides.unbind(2)  # [16, layers, kv_heads, d]
+            gain = torch.stack([layer.head_norm[config.heads :] for layer in self.layers])
+            key = rms_norm(key, gain, config.eps).flatten(1, 2)
+            return rotate(key, cos, sin).unflatten(1, (config.layers, config.kv_heads)), value
 
-        (context,) = tiled(project, padded(torch.cat(list(features))))
+        turns = (tiling.padded(side) for side in self.turns.at(laid.positions, self.target.dtype))
+        key, value = tiling.run(kernel, tiling.padded(torch.cat(list(features))), *turns)
         for layer, stream in enumerate(self.streams):
-
-            def keys_values(rows: Tensor, cos: Tensor, sin: Tensor, layer: int = layer) -> tuple[Tensor, ...]:
-                return self._keys_values(layer, rows, cos, sin)
-
-            key, value = tiled(keys_values, context, cos, sin)
-            done = 0
-            for memory, start, length in zip(memories, starts, lengths, strict=True):
-                rows = slice(done, done + length)
-                store.extend(memory, (stream,), start + length)
-                store.pages.write(stream, memory.tables[stream.name], start, key[rows], value[rows])
-                done += length
+            for memory, length in zip(memories, ends, strict=True):
+                store.extend(memory, (stream,), length)
+            pages = store.pages.find([memory.tables[stream.name] for memory in memories], view)
+            store.pages.write(stream, pages, view, key[:, layer], value[:, layer])
 
     @torch.inference_mode()
     def propose(self, asks: Sequence[Ask], store: Store) -> list[Proposal]:
@@ -100,18 +124,18 @@ class BlockDrafter:
         Greedy claims no q. Else q follows from a slot's logits by the request's filters, and with a selector or a
         Markov head from softmax(score / temperature) alone.
         """
-        config = self.config
+        config, tiling = self.config, self.target.tiling
         lengths = [max(0, min(ask.most, config.max_context - len(ask.tokens))) for ask in asks]
         wanted = [(ask, length) for ask, length in zip(asks, lengths, strict=True) if length]
         if not wanted:
             return [Proposal.certain(())] * len(asks)
-        hidden = self._run(wanted, store)
-        (logits,) = tiled(lambda x: (self._logits(x),), padded(torch.cat(hidden)))
-        joint = self._joint(padded(torch.cat(hidden)))
+        hidden = tiling.padded(torch.cat(self._run(wanted, store)))
+        (logits,) = tiling.run(self._logits, hidden)
+        joint = self._joint(hidden)
         done, proposals = 0, list[Proposal]()
         for ask, length in wanted:
             rows = slice(done, done + length)
-            scores = self._scores(logits[rows].double().numpy(), joint[rows], ask.selector)
+            scores = self._scores(ask, logits[rows], joint[rows])
             plain = not (config.selector is not None and ask.selector) and config.markov_rank is None
             law = ask.sampling if plain else Sampling(temperature=ask.sampling.temperature)
             proposals.append(walk(ask.tokens[-1], length, scores, law, ask.uniform))
@@ -121,145 +145,191 @@ class BlockDrafter:
 
     def _run(self, wanted: Sequence[tuple[Ask, int]], store: Store) -> list[Tensor]:
         """The final-normed states [length, H] that predict the positions behind each anchor."""
-        config, ids, places = self.config, list[int](), list[slice]()
+        config, tiling, ids, places = self.config, self.target.tiling, list[int](), list[slice]()
         for ask, length in wanted:
             masks = length - 1 if config.sample_from_anchor else length
             places.append(slice(len(ids), len(ids) + 1 + masks))
             ids += [ask.tokens[-1], *[config.mask_token_id] * masks]
-        starts = tuple(len(ask.tokens) - 1 for ask, _ in wanted)
-        slots = torch.cat([torch.arange(place.stop - place.start) for place in places])
-        positions = torch.cat([torch.arange(s, s + p.stop - p.start) for s, p in zip(starts, places, strict=True)])
-        memories = tuple(ask.memory for ask, _ in wanted)
-        block = Block(tuple(places), starts, memories, padded(slots), padded(positions))
-        x = padded(self.target.embed(ids) * config.input_scale)
-        for layer in range(config.layers):
-            x = self._layer(layer, x, block, store)
-        (x,) = tiled(lambda x: (rms_norm(x, self.tensors["norm.weight"], config.eps),), x)
+        block = self._block(places, [ask for ask, _ in wanted])
+        x = tiling.padded(self.target.embed(ids) * config.input_scale)
+        for index in range(config.layers):
+            x = self._layer(index, x, block, store)
+        (x,) = tiling.run(lambda x: (rms_norm(x, self.tensors["norm.weight"], config.eps),), x)
         return [x[place.stop - length : place.stop] for place, (_, length) in zip(places, wanted, strict=True)]
 
-    def _layer(self, layer: int, x: Tensor, block: Block, store: Store) -> Tensor:
-        name = f"layers.{layer}"
+    def _block(self, places: Sequence[slice], asks: Sequence[Ask]) -> Block:
+        config, count = self.config, self.target.tiling.ceil(places[-1].stop)
+        starts = [len(ask.tokens) - 1 for ask in asks]
+        rows = rows_of(places, starts, count)
+        lengths = torch.tensor([places[i].stop - places[i].start for i in rows.samples])
+        slots = torch.arange(-(-int(lengths.max()) // KEYS) * KEYS)
+        real = slots < lengths[:, None]
+        own = torch.where(real, slots + torch.tensor([places[i].start for i in rows.samples])[:, None], count)
+        keys = slots + torch.tensor([starts[i] for i in rows.samples])[:, None]
+        contexts, masks = dict[int | None, View](), dict[int | None, tuple[Tensor, ...]]()
+        for stream in self.streams:
+            window, causal = stream.window, config.is_causal
+            if window not in contexts:
+                firsts = [stream.first(start) for start in starts]
+                contexts[window] = view_of(rows, firsts, starts, window, causal=causal)
+                masks[window] = tuple(
+                    mask_of(
+                        visible(rows.positions[four], keys[: len(four)], window, causal=causal)
+                        & real[: len(four), None]
+                    )
+                    for four in rows.fours
+                )
+        at = rows.positions - torch.tensor(starts).repeat_interleave(torch.tensor([p.stop - p.start for p in places]))
+        cos, sin = (self.target.tiling.padded(side) for side in self.turns.at(rows.positions, self.target.dtype))
+        return Block(rows, cos, sin, self.target.tiling.padded(at), [ask.memory for ask in asks], contexts, own, masks)
+
+    def _layer(self, index: int, x: Tensor, block: Block, store: Store) -> Tensor:
+        layer, tiling = self.layers[index], self.target.tiling
 
         def mix(x: Tensor) -> Tensor:
-            return self._attend(layer, x, block, store)
+            return self._attend(index, x, block, store)
 
         def widen(x: Tensor) -> Tensor:
-            return tiled(lambda x: (mlp(x, self.linears, f"{name}.mlp"),), x)[0]
+            return tiling.run(lambda x: (mlp(x, layer.gate_up, layer.down),), x)[0]
 
-        x = x + self._convolved(f"{name}.attention_conv", self._norm(f"{name}.input_layernorm", x), block, mix)
-        normed = self._norm(f"{name}.post_attention_layernorm", x)
-        return x + self._convolved(f"{name}.mlp_conv", normed, block, widen)
+        x = x + self._convolved(layer, "attention", x, block, mix)
+        return x + self._convolved(layer, "mlp", x, block, widen)
 
-    def _norm(self, name: str, x: Tensor) -> Tensor:
-        return tiled(lambda x: (rms_norm(x, self.tensors[f"{name}.weight"], self.config.eps),), x)[0]
-
-    def _convolved(self, name: str, x: Tensor, block: Block, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """A sublayer between its two convolutions, whose coefficients come from the normed input alone."""
-        convolution = self.config.convolution
+    def _convolved(
+        self, layer: DraftLayer, name: str, x: Tensor, block: Block, sublayer: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """A norm, and a sublayer between its two convolutions, whose coefficients come from the normed input alone."""
+        gain, convolution, tiling = layer.tensors[f"{name}_norm"], self.config.convolution, self.target.tiling
         if convolution is None:
-            return sublayer(x)
-        (projected,) = tiled(lambda x: (linear(x, self.linears[f"{name}.kernel_projection"]),), x)
-        dynamic = projected.reshape(len(x), 2, convolution.kernel, -1)
-        base = self.tensors[f"{name}.base_kernel"]
-        x = sublayer(convolve(x, dynamic[:, 0], base[0], block.slots))
-        return convolve(x, dynamic[:, 1], base[1], block.slots)
+            return sublayer(tiling.run(lambda x: (rms_norm(x, gain, self.config.eps),), x)[0])
 
-    def _keys_values(self, layer: int, rows: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        name, heads = f"layers.{layer}.self_attn", (TILE, self.config.kv_heads, self.config.head_dim)
-        key = linear(rows, self.linears[f"{name}.k_proj"]).reshape(heads)
-        key = rotate(rms_norm(key, self.tensors[f"{name}.k_norm.weight"], self.config.eps), cos, sin)
-        return key, linear(rows, self.linears[f"{name}.v_proj"]).reshape(heads)
+        def kernel(x: Tensor) -> tuple[Tensor, ...]:
+            normed = rms_norm(x, gain, self.config.eps)
+            return normed, linear(normed, layer.kernels[name])
 
-    def _attend(self, layer: int, x: Tensor, block: Block, store: Store) -> Tensor:
-        config, stream, name = self.config, self.streams[layer], f"layers.{layer}.self_attn"
+        normed, dynamic = tiling.run(kernel, x)
+        dynamic = dynamic.unflatten(1, (2, convolution.kernel, -1))
+        before, after = layer.tensors[f"{name}_base"]
+        x = sublayer(convolve(normed, dynamic[:, 0], before, block.slots))
+        return convolve(x, dynamic[:, 1], after, block.slots)
 
-        def project(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
-            query = linear(x, self.linears[f"{name}.q_proj"]).reshape(TILE, config.heads, config.head_dim)
-            query = rotate(rms_norm(query, self.tensors[f"{name}.q_norm.weight"], config.eps), cos, sin)
-            return query, *self._keys_values(layer, x, cos, sin)
+    def _projected(self, index: int, x: Tensor, block: Block) -> tuple[Tensor, ...]:
+        """Queries [R, heads, d], and the block's own keys and values [R, kv_heads, d]."""
+        layer, heads, kv_heads = self.layers[index], self.config.heads, self.config.kv_heads
 
-        query, key, value = tiled(project, x, *self.turns.at(block.positions))
-        seen = torch.zeros_like(query)
-        for place, start, memory in zip(block.places, block.starts, block.memories, strict=True):
-            first, old_key, old_value = store.pages.read(stream, memory.tables[stream.name], stream.first(start), start)
-            old = torch.arange(first, first + len(old_key))
-            own_key, own_value = (whole(side[place]) for side in (key, value))
-            own = torch.arange(start, start + len(own_key))
-            known = torch.cat([old < start, own < start + place.stop - place.start])
-            keys, all_keys, all_values = (
-                torch.cat([old, own]),
-                torch.cat([old_key, own_key.to(old_key.dtype)]),
-                torch.cat([old_value, own_value.to(old_value.dtype)]),
-            )
-            for row in range(place.start, place.stop, TILE):
-                rows = slice(row, min(place.stop, row + TILE))
-                at = start + row - place.start
-                distance = torch.arange(at, at + TILE)[:, None] - keys
-                visible = known & (distance >= 0) if config.is_causal else known.expand(TILE, -1)
-                if stream.window is not None:
-                    visible = visible & (distance.abs() < stream.window)
-                parts = pieces(all_keys, all_values, visible)
-                seen[rows] = attend(padded(query[rows]), parts, config.kv_heads)[: rows.stop - rows.start]
-        return tiled(lambda seen: (linear(seen.flatten(1), self.linears[f"{name}.o_proj"]),), seen)[0]
+        def kernel(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
+            joint = linear(x, layer.qkv).unflatten(1, (-1, self.config.head_dim))
+            both = rotate(rms_norm(joint[:, : heads + kv_heads], layer.head_norm, self.config.eps), cos, sin)
+            return both[:, :heads], both[:, heads:], joint[:, heads + kv_heads :]
 
-    def _logits(self, hidden: Tensor) -> Tensor:
+        return self.target.tiling.run(kernel, x, block.cos, block.sin)
+
+    def _attend(self, index: int, x: Tensor, block: Block, store: Store) -> Tensor:
+        config, stream, tiling, layer = self.config, self.streams[index], self.target.tiling, self.layers[index]
+        query, key, value = self._projected(index, x, block)
+        view = block.contexts[stream.window]
+        pages = store.pages.find([memory.tables[stream.name] for memory in block.memories], view)
+        cached = view.parts(*store.pages.gather(stream, pages, view))
+        own_key, own_value = (
+            wide(torch.cat([side, side.new_zeros(1, config.kv_heads, config.head_dim)]))[block.own]
+            .unflatten(1, (-1, KEYS))
+            .transpose(2, 3)
+            for side in (key, value)
+        )  # [n, pieces, kv_heads, 64, d]
+        own = ([Part(own_key[: len(mask)], own_value[: len(mask)], mask)] for mask in block.masks[stream.window])
+        parts = [[*context, *piece] for context, piece in zip(cached, own, strict=True)]
+        seen = block.rows.attend(self.target.attention, query, parts)
+        return tiling.run(lambda seen: (linear(seen.flatten(1), layer.leave),), seen)[0]
+
+    def _logits(self, hidden: Tensor) -> tuple[Tensor]:
         """Logits [16, V] of one tile, through the target's head."""
         logits = self.target.head(hidden) * self.config.output_multiplier
         cap = self.config.softcap
-        return logits if cap is None else torch.tanh(logits / cap) * cap
+        return (logits if cap is None else torch.tanh(logits / cap) * cap,)
 
     def _joint(self, hidden: Tensor) -> Tensor:
-        if self.config.selector is None:
+        """What the selector joins with the codes of two tokens, [R, rank]."""
+        selector = self.selector
+        if selector is None:
             return hidden
-        return tiled(lambda x: (linear(wide(x), self.linears["candidate_selector.hidden_projection"]),), hidden)[0]
+        return self.target.tiling.run(lambda x: (linear(wide(x), selector),), hidden)[0]
 
-    def _scores(self, logits: np.ndarray, joint: Tensor, select: bool) -> Scores:
+    def _scores(self, ask: Ask, logits: Tensor, joint: Tensor) -> Scores:
         """What may stand in each slot of one block, and how good it is behind a given token."""
         selector, tensors = self.config.selector, self.tensors
         everything = np.arange(self.config.vocab_size)
-        if selector is not None and select:
+        if selector is not None and ask.selector:
             before, after = (tensors[f"candidate_selector.{side}_codebook"] for side in ("predecessor", "successor"))
-            ids = [best_ids(row, selector.top_k) for row in logits]
-            return lambda slot, token: (
-                ids[slot],
-                logits[slot, ids[slot]] + (after[ids[slot]] * (before[token] * joint[slot])).sum(-1).double().numpy(),
-            )
+            ids = best_ids(logits, selector.top_k)  # [slots, k]
+            others = torch.cat([torch.full_like(ids[:1], ask.tokens[-1]), ids[:-1]])  # what may stand in front
+            pairs = torch.bmm(before[others] * joint[:, None], after[ids].mT)  # [slots, k in front, k]
+            scores = (pairs.double() + logits.double().gather(1, ids)[:, None]).numpy()
+            known, fronts = ids.numpy(), [{token: i for i, token in enumerate(row)} for row in others.tolist()]
+            return lambda slot, token: (known[slot], scores[slot, fronts[slot][token]])
         if self.config.markov_rank is not None:
             w1, w2 = (tensors[f"markov_head.markov_w{factor}.weight"] for factor in (1, 2))
-            return lambda slot, token: (everything, logits[slot] + (w2 * w1[token]).sum(-1).double().numpy())
-        return lambda slot, token: (everything, logits[slot].copy())
-
-
-def whole(rows: Tensor) -> Tensor:
-    """Rows [n, ...] with zeros up to the next multiple of 64, as pieces of attention want them."""
-    return torch.cat([rows, rows.new_zeros(-len(rows) % KEYS, *rows.shape[1:])])
+            return lambda slot, token: (
+                everything,
+                logits[slot].double().numpy() + (w2 * w1[token]).sum(-1).double().numpy(),
+            )
+        return lambda slot, token: (everything, logits[slot].double().numpy())
 
 
 def convolve(z: Tensor, dynamic: Tensor, base: Tensor, slots: Tensor) -> Tensor:
     """The grouped dynamic causal convolution over the rows of several blocks, z [R, H] -> [R, H].
 
     Row i, channel c is the sum over taps t of (base[t, c] + dynamic[i, t, group of c]) * z[i - t, c], and nothing
-    enters a block from in front of its first row. `base` [taps, H], `dynamic` [R, taps, groups], `slots` [R].
+    enters a block from in front of its first row. `base` [taps, groups, size], `dynamic` [R, taps, groups], `slots` [R].
     """
-    kernel = base + wide(dynamic).repeat_interleave(base.shape[1] // dynamic.shape[2], dim=2)
+    kernel = (base + wide(dynamic)[..., None]).flatten(2)
     exact = wide(z)
     total = kernel[:, 0] * exact
     for tap in range(1, len(base)):
-        earlier = torch.where((slots >= tap)[:, None], exact.roll(tap, 0), 0.0)
-        total = total + kernel[:, tap] * earlier
+        total += kernel[:, tap] * exact.roll(tap, 0).masked_fill_((slots < tap)[:, None], 0.0)
     return total.to(z.dtype)
 
 
 def load_drafter(checkpoint: Checkpoint[DraftConfig], target: Transformer) -> BlockDrafter:
     """Decode every weight of an accounted drafter checkpoint once, in its target's dtype."""
     config, dtype = checkpoint.config, target.dtype
-    modules = draft_linears(config)
+    modules = {name: read_linear(checkpoint, name, dtype) for name in draft_linears(config)}
     others = [name for name in checkpoint.tensors if name.rpartition(".")[0] not in modules]
     exact = wide_dtype(dtype)
+    tensors = {name: checkpoint.read(name).to(exact) for name in others}
+    names = [f"layers.{i}.self_attn.{side}_proj" for i in range(config.layers) for side in "kv"]
     return BlockDrafter(
         config,
         target,
-        {name: read_linear(checkpoint, name, dtype) for name in modules},
-        {name: checkpoint.read(name).to(exact) for name in others},
+        modules["fc"],
+        fused([modules[name] for name in names]),
+        tuple(_layer_of(config, f"layers.{i}", modules, tensors) for i in range(config.layers)),
+        modules.get("candidate_selector.hidden_projection"),
+        tensors,
         Turns.of(target.config.max_context + config.block_size, config.head_dim, config.rope_theta, exact),
+    )
+
+
+def _layer_of(
+    config: DraftConfig, name: str, modules: Mapping[str, Linear], tensors: Mapping[str, Tensor]
+) -> DraftLayer:
+    query_gain, key_gain = (tensors[f"{name}.self_attn.{side}_norm.weight"] for side in "qk")
+    found, convolution = dict[str, Tensor](), config.convolution
+    for sublayer, norm in (("attention", "input_layernorm"), ("mlp", "post_attention_layernorm")):
+        found[f"{sublayer}_norm"] = tensors[f"{name}.{norm}.weight"]
+        if convolution is not None:
+            found[f"{sublayer}_base"] = tensors[f"{name}.{sublayer}_conv.base_kernel"].unflatten(
+                -1, (-1, convolution.group)
+            )
+    return DraftLayer(
+        fused([modules[f"{name}.self_attn.{side}_proj"] for side in "qkv"]),
+        modules[f"{name}.self_attn.o_proj"],
+        fused([modules[f"{name}.mlp.{side}_proj"] for side in ("gate", "up")]),
+        modules[f"{name}.mlp.down_proj"],
+        torch.stack([query_gain] * config.heads + [key_gain] * config.kv_heads),
+        {
+            sublayer: modules[f"{name}.{sublayer}_conv.kernel_projection"]
+            for sublayer in ("attention", "mlp")
+            if convolution is not None
+        },
+        found,
     )

@@ -152,9 +152,9 @@ def _store(
     layers = tuple(index for index, kind in enumerate(kinds) if kind is LayerType.LINEAR)
     kept = min(options.samples, options.prefixes)  # states behind cached prefixes
     slots = Slots(net, layers, options.samples + kept, longest + 1, dtype)
-    store = Store(Pages(streams, 0, dtype), slots, options.samples)
+    store = Store(Pages(streams, 0), slots, options.samples)
     most = store.most_pages(target.max_context, max(LONGEST_CHUNK, longest + 1))
-    store.pages = Pages(streams, options.pages or options.samples * most, dtype)
+    store.pages = Pages(streams, options.pages or options.samples * most)
     return store
 
 

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from specqual.contract import CompactLaw, Proposal, Sampling
 
@@ -18,11 +20,11 @@ def walk(anchor: int, length: int, scores: Scores, sampling: Sampling, uniform: 
     tokens, laws, before = list[int](), list[CompactLaw | None](), anchor
     for slot in range(length):
         ids, row = scores(slot, before)
-        q = law(row, sampling)
         if sampling.greedy:
-            before = int(ids[np.argmax(q)])
+            before = int(ids[np.argmax(row)])
             laws.append(None)
         else:
+            q = law(row, sampling)
             before = int(ids[draw(q, uniform(slot))])
             alive = np.flatnonzero(q)
             laws.append(CompactLaw(tuple(ids[alive].tolist()), tuple(q[alive].tolist())))
@@ -30,6 +32,10 @@ def walk(anchor: int, length: int, scores: Scores, sampling: Sampling, uniform: 
     return Proposal(tuple(tokens), tuple(laws))
 
 
-def best_ids(logits: Row, count: int) -> NDArray[np.intp]:
-    """The `count` best ids of a row, rising; equal logits by lowest id."""
-    return np.sort(falling(logits)[:count])
+def best_ids(logits: Tensor, count: int) -> Tensor:
+    """The `count` best ids of each row [n, V], rising; equal logits by lowest id."""
+    best, ids = logits.topk(count, sorted=False)
+    clear = (logits >= best.amin(-1, keepdim=True)).sum(-1) == count  # else an equal one, or NaN, was left out
+    for row in (~clear).nonzero()[:, 0].tolist():
+        ids[row] = torch.from_numpy(falling(logits[row].double().numpy())[:count].copy())
+    return ids.sort(-1).values

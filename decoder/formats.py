@@ -13,10 +13,15 @@ BLOCK = 16  # inputs that share a block scale
 LARGEST = 448.0  # of e4m3
 
 
-def through_e4m3(x: Tensor, scale: Tensor) -> Tensor:
-    """What values become in an FP8 cache with a static scale: rounded once, saturating; shape and dtype kept."""
+def to_e4m3(x: Tensor, scale: float) -> Tensor:
+    """The codes, as bytes, of values in an FP8 cache with a static scale: rounded once, saturating."""
     exact = x.to(torch.float32) / scale
-    return (exact.clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn).to(torch.float32) * scale).to(x.dtype)
+    return exact.clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn).view(torch.uint8)
+
+
+def from_e4m3(codes: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
+    """What codes, as bytes, stand for."""
+    return (codes.view(torch.float8_e4m3fn).to(torch.float32) * scale).to(dtype)
 
 
 def nvfp4(packed: Tensor, scale: Tensor, outer: Tensor, dtype: torch.dtype, *, divide: bool) -> Tensor:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from specqual.contract import State
 
-from .deltanet import step
+from .deltanet import advance, steps_of
 from .memory import Memory, Store
 
 
@@ -14,15 +14,16 @@ def state_of(memory: Memory, store: Store) -> State:
     tensors, positions = dict[str, Tensor](), dict[str, tuple[int, ...]]()
     for name, stream in store.pages.streams.items() if memory.length else ():
         visible = range(stream.first(memory.length), memory.length)
-        start, key, value = store.pages.read(stream, memory.tables[name], visible.start, visible.stop)
+        key, value = store.pages.read(stream, memory.tables[name], visible.start, visible.stop)
         for part, rows in (("key", key), ("value", value)):
-            tensors[f"{name}.{part}"] = rows[visible.start - start : visible.stop - start].clone()
+            tensors[f"{name}.{part}"] = rows.clone()
             positions[f"{name}.{part}"] = tuple(visible)
     for layer in store.slots.layers if memory.length else ():
-        states, (conv,), logs = store.slots.load(torch.tensor([memory.slot]), layer)
-        for token in range(memory.kept):
-            states = step(states, *(side[:, token] for side in (logs.key, logs.value, logs.decay, logs.beta)))
-        tensors[f"target.{layer}.state"] = states[0].clone()
-        tensors[f"target.{layer}.conv"] = torch.cat([conv, logs.mixed[0, : memory.kept]])[memory.kept :]
+        assert memory.slot is not None
+        state, conv, log = store.slots.at(memory.slot, layer, memory.kept)
+        for step in steps_of(log):
+            advance(state, *step)
+        tensors[f"target.{layer}.state"] = state
+        tensors[f"target.{layer}.conv"] = torch.cat([conv, log.mixed[:, 0].to(conv.dtype)])[memory.kept :]
     pages = tuple(sorted(page for table in memory.tables.values() for page in table if page))
     return State(memory.length, tensors, positions, pages, memory.slot)

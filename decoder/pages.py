@@ -1,31 +1,48 @@
 """The page pool: keys and values of the target and of the drafter's context, one accounting for both."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from .arithmetic import wide
 from .attention import KEYS
-
-PAGE = 16  # positions
+from .formats import from_e4m3, to_e4m3
+from .view import LANES, View
+from .view import PAGE as PAGE
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
     """One layer's rows over the positions of a sample: `target.3` or `draft.0`.
 
-    With a window W, the row behind `length` sees the last W - 1 rows, and pages in front of those go back.
+    Rows are kept in `dtype`, or with `scales`, one for keys and one for values, as FP8 codes. With a window W, the row
+    behind `length` sees the last W - 1 rows, and pages in front of those go back.
     """
 
     name: str
     kv_heads: int
     head_dim: int
+    dtype: torch.dtype
     window: int | None = None
+    scales: tuple[float, float] | None = None
 
     @property
-    def width(self) -> int:
-        return self.kv_heads * self.head_dim
+    def element(self) -> torch.dtype:
+        """What the pool holds."""
+        return self.dtype if self.scales is None else torch.uint8
+
+    @property
+    def block_bytes(self) -> int:
+        """Of one head's keys, or values, in one page."""
+        return PAGE * self.head_dim * self.element.itemsize
+
+    @property
+    def page_bytes(self) -> int:
+        return 2 * self.kv_heads * self.block_bytes
 
     def first(self, length: int) -> int:
         """The first position that the row behind `length` rows sees."""
@@ -41,14 +58,28 @@ Table = list[int]
 """The page of each 16 positions of one stream, oldest first; 0 where it went back. Page 0 belongs to nobody."""
 
 
-class Pages:
-    """A pool of pages [2, 16, width] (key, value), width that of the widest stream; page 0 stays empty."""
+class Blocks(NamedTuple):
+    """The pool as one stream sees it: blocks [count, 16, head_dim] of one head's keys or values."""
 
-    def __init__(self, streams: Sequence[Stream], count: int, dtype: torch.dtype) -> None:
+    data: Tensor
+    per_page: int
+    sides: Tensor  # [2, kv_heads], the block of each side and head within a page
+
+
+def page_bytes(streams: Sequence[Stream]) -> int:
+    """The size of a page that any of these streams may own, a whole number of blocks for each."""
+    step = math.lcm(*(stream.block_bytes for stream in streams))
+    return -(-max((stream.page_bytes for stream in streams), default=0) // step) * step
+
+
+class Pages:
+    """A pool of pages of bytes, each large enough for 16 keys and values of any stream; page 0 stays zero."""
+
+    def __init__(self, streams: Sequence[Stream], count: int) -> None:
         self.streams: Mapping[str, Stream] = {stream.name: stream for stream in streams}
-        self.count, self.dtype = count, dtype
-        width = max((stream.width for stream in streams), default=0)
-        self._data = torch.zeros(count + 1 if width else 1, 2, PAGE, width, dtype=dtype)
+        self.count, self.page_bytes = count, page_bytes(streams)
+        self._data = torch.zeros(count + 1 if streams else 1, self.page_bytes, dtype=torch.uint8)
+        self._blocks = {stream.name: self._blocks_of(stream) for stream in streams}
         self._free = list(range(count, 0, -1))
         self.users = [0] * (count + 1)  # of each page: the samples, and the prefix cache, that hold it
         self.reclaim: Callable[[], None] | None = None  # makes a cache let something go
@@ -98,22 +129,51 @@ class Pages:
         if page and not self.users[page]:
             self._free.append(page)
 
-    def write(self, stream: Stream, table: Table, start: int, key: Tensor, value: Tensor) -> None:
-        """Store rows [n, kv_heads, d] at the positions from `start` on, rounded to the pool's dtype."""
-        positions = torch.arange(start, start + len(key))
-        pages = torch.tensor(table)[positions // PAGE]
-        for side, rows in enumerate((key, value)):
-            self._data[pages, side, positions % PAGE, : stream.width] = rows.flatten(1).to(self._data.dtype)
+    def _blocks_of(self, stream: Stream) -> Blocks:
+        data = self._data.view(stream.element).view(-1, PAGE, stream.head_dim)
+        sides = torch.arange(2 * stream.kv_heads).view(2, stream.kv_heads)
+        return Blocks(data, self.page_bytes // stream.block_bytes, sides)
 
-    def read(self, stream: Stream, table: Table, first: int, end: int) -> tuple[int, Tensor, Tensor]:
-        """Keys and values [S, kv_heads, d] of the positions from `first` to `end`, and the position of the first row.
+    def find(self, tables: Sequence[Table], view: View) -> Tensor:
+        """The pages [n, view.pages] that a view shows, of tables in the order of the samples; 0 where there is none."""
+        found = [tables[i][first : first + view.pages] for i, first in zip(view.samples, view.firsts, strict=True)]
+        return torch.tensor([pages + [0] * (view.pages - len(pages)) for pages in found])
 
-        They begin and end at multiples of 64; rows outside of what was asked for are zero, whatever a page holds.
+    def write(self, stream: Stream, pages: Tensor, view: View, key: Tensor, value: Tensor) -> None:
+        """Store the new rows of a view, the first ones of key and value [at least R, kv_heads, d]."""
+        blocks, count = self._blocks[stream.name], len(view.places)
+        at = (pages.flatten()[view.places] * blocks.per_page)[:, None, None] + blocks.sides
+        at = at * PAGE + view.offsets[:, None, None]  # [R, 2, kv_heads]
+        if stream.scales is not None:
+            key, value = (to_e4m3(side, scale) for side, scale in zip((key, value), stream.scales, strict=True))
+        rows = torch.stack([key[:count], value[:count]], dim=1)
+        blocks.data.view(-1, stream.head_dim).index_copy_(0, at.flatten(), rows.flatten(0, 2))
+
+    def gather(self, stream: Stream, pages: Tensor, view: View) -> tuple[Tensor, Tensor]:
+        """Keys and values [n, pieces, kv_heads, 64, d] that a view shows, wide.
+
+        Positions outside of what is to be read are zero, whatever a page holds.
         """
-        start, stop = first // KEYS * KEYS, -(-end // KEYS) * KEYS
-        pages = table[start // PAGE : stop // PAGE]
-        rows = self._data[pages + [0] * ((stop - start) // PAGE - len(pages)), :, :, : stream.width]  # a copy
-        rows = rows.transpose(0, 1).reshape(2, stop - start, stream.kv_heads, stream.head_dim)
-        rows[:, : first - start] = 0
-        rows[:, end - start :] = 0
-        return start, rows[0], rows[1]
+        blocks, count = self._blocks[stream.name], len(pages)
+        at = pages.view(1, -1, 1, LANES) * blocks.per_page + blocks.sides[:, None, :, None]
+        rows = blocks.data.index_select(0, at.flatten()).view(2, -1, stream.kv_heads, KEYS, stream.head_dim)
+        if len(view.unread[0]):
+            rows[:, view.unread[0], :, view.unread[1]] = 0
+        key, value = self._decoded(stream, rows)
+        shape = (count, -1, stream.kv_heads, KEYS, stream.head_dim)
+        return wide(key).view(shape), wide(value).view(shape)
+
+    def read(self, stream: Stream, table: Table, first: int, end: int) -> tuple[Tensor, Tensor]:
+        """Keys and values [end - first, kv_heads, d] of one sample, in its stream's dtype."""
+        blocks, low = self._blocks[stream.name], first // PAGE
+        at = torch.tensor(table[low : -(-end // PAGE)])[:, None, None] * blocks.per_page + blocks.sides
+        rows = blocks.data[at].permute(1, 0, 3, 2, 4).flatten(1, 2)[:, first - low * PAGE : end - low * PAGE]
+        return self._decoded(stream, rows)
+
+    def _decoded(self, stream: Stream, rows: Tensor) -> tuple[Tensor, Tensor]:
+        key, value = rows
+        if stream.scales is not None:
+            key, value = (
+                from_e4m3(side, scale, stream.dtype) for side, scale in zip((key, value), stream.scales, strict=True)
+            )
+        return key, value

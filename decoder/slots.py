@@ -5,7 +5,6 @@ part of the log and its own new tokens, and stores the state at the boundary bet
 """
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 import torch
 from torch import Tensor
@@ -30,16 +29,10 @@ class Slots:
         self._free = list(range(self.count - 1, -1, -1))
         if net is None:
             return
-        wide, shape = wide_dtype(dtype), (count, len(layers))
-        self._state = torch.zeros(*shape, net.value_heads, net.key_dim, net.value_dim, dtype=wide)
-        self._conv = torch.zeros(*shape, net.kernel - 1, net.channels, dtype=dtype)
-        self._logs = (
-            torch.zeros(*shape, longest, net.channels, dtype=dtype),
-            torch.zeros(*shape, longest, net.value_heads, net.key_dim, dtype=wide),
-            torch.zeros(*shape, longest, net.value_heads, net.value_dim, dtype=wide),
-            torch.zeros(*shape, longest, net.value_heads, dtype=wide),
-            torch.zeros(*shape, longest, net.value_heads, dtype=wide),
-        )
+        self._net, wide = net, wide_dtype(dtype)
+        self._state = torch.zeros(len(layers), count, net.value_heads, net.key_dim, net.value_dim, dtype=wide)
+        self._conv = torch.zeros(len(layers), count, net.kernel - 1, net.channels, dtype=dtype)
+        self._logs = torch.zeros(len(layers), count * longest, sum(Inputs.widths(net)), dtype=wide)
 
     def like(self, count: int) -> "Slots":
         """An empty pool of the same kind."""
@@ -55,8 +48,8 @@ class Slots:
         if not self.layers:
             return None
         slot = self._free.pop()
-        self._state[slot] = 0
-        self._conv[slot] = 0
+        self._state[:, slot] = 0
+        self._conv[:, slot] = 0
         return slot
 
     def give(self, slot: int | None) -> None:
@@ -65,18 +58,31 @@ class Slots:
 
     def copy(self, source: int, slot: int) -> None:
         """Put what one slot holds, its log too, into another."""
-        for part in (self._state, self._conv, *self._logs):
-            part[slot] = part[source]
+        logs = self._logs.unflatten(1, (self.count, -1))
+        for part in (self._state, self._conv, logs):
+            part[:, slot] = part[:, source]
 
-    def load(self, slots: Tensor, layer: int) -> tuple[Tensor, Tensor, Inputs]:
-        """States and histories at the boundary, and the whole logs behind it, of several slots [B]: each [B, ...]."""
-        at = (slots, self.layers[layer])
-        return self._state[at], self._conv[at], Inputs(*(log[at] for log in self._logs))
+    def load(self, layer: int, replay: Replay) -> tuple[Tensor, Tensor, Tensor]:
+        """States [B, heads, key_dim, value_dim] and histories [B (kernel - 1), channels] at the boundaries of a pass's
+        samples, and the kept rows of all their logs, as in Inputs; all of it copied."""
+        place = self.layers[layer]
+        states, histories = (pool[place].index_select(0, replay.slots) for pool in (self._state, self._conv))
+        return states, histories.flatten(0, 1), self._logs[place].index_select(0, replay.kept)
 
-    def store(self, layer: int, states: Tensor, convs: Tensor, new: Inputs, replay: Replay) -> None:
-        """Keep states and histories at new boundaries, and the tokens behind them, which may yet be rejected."""
-        place, (rows, slots, at) = self.layers[layer], replay.logged
-        self._state[replay.stop_slots, place] = states
-        self._conv[replay.stop_slots, place] = convs
-        for log, field in zip(self._logs, fields(Inputs), strict=True):
-            log[slots, place, at] = getattr(new, field.name)[rows]
+    def keep(self, layer: int, slots: Tensor, states: Tensor) -> None:
+        """Move slots to new boundaries, whose states these are."""
+        self._state[self.layers[layer]].index_copy_(0, slots, states)
+
+    def store(self, layer: int, histories: Tensor, new: Tensor, replay: Replay) -> None:
+        """Keep the histories [stops, kernel - 1, channels] at new boundaries, and of the new rows [R, ...] those behind
+        them, which may yet be rejected."""
+        place, (rows, at) = self.layers[layer], replay.logged
+        self._conv[place].index_copy_(0, replay.stop_slots, histories.to(self._conv.dtype))
+        if len(rows):
+            self._logs[place].index_copy_(0, at, new.index_select(0, rows))
+
+    def at(self, slot: int, layer: int, kept: int) -> tuple[Tensor, Tensor, Inputs]:
+        """Copies of one slot's state and history at its boundary, and of the `kept` tokens [kept, 1, ...] behind it."""
+        place, log = self.layers[layer], self._logs[self.layers[layer], slot * self.longest :][:kept]
+        rows = Inputs.of(log.clone()[:, None], self._net)
+        return self._state[place, slot].clone(), self._conv[place, slot].clone(), rows

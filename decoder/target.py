@@ -1,7 +1,8 @@
 """The target: one forward pass over the spans of a whole batch, with every cached row in the pools."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,20 +12,35 @@ from specqual.contract.checkpoint import Checkpoint
 from specqual.contract.config import LayerType, TargetConfig
 
 from .arithmetic import Linear, Turns, linear, mlp, rms_norm, rotate, wide, wide_dtype
-from .attention import attend, pieces
+from .attention import Attention, attend
 from .deltanet import Inputs, convolve, recur
-from .formats import through_e4m3
 from .memory import Store
 from .pages import Stream
 from .replay import Replay, replay_of
 from .span import Pass, Span
-from .tile import TILE, padded, tiled
+from .tile import TILED, Tiling
+from .view import Rows, View, rows_of, view_of
 from .weights import Layer, read_layer, read_linear
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """What the layers of one pass share: where its rows lie and stand, and what they see through each window."""
+
+    spans: Sequence[Span]
+    rows: Rows
+    cos: Tensor  # [R, 1, rotary_dim / 2]
+    sin: Tensor
+    views: Mapping[int | None, View]
+    replay: Replay | None
+
+
+@dataclass(frozen=True, slots=True)
 class Transformer:
-    """A Llama, Qwen3 or Qwen3.5 target. `taps` are the layers whose output a drafter reads, in its order."""
+    """A Llama, Qwen3 or Qwen3.5 target. `taps` are the layers whose output a drafter reads, in its order.
+
+    `tiling` and `attention` are how it is run; others than these cost the promise about bits.
+    """
 
     config: TargetConfig
     dtype: torch.dtype
@@ -34,6 +50,8 @@ class Transformer:
     output: Linear  # [V, H]
     turns: Turns
     taps: tuple[int, ...] = ()
+    tiling: Tiling = TILED
+    attention: Attention = attend
 
     @property
     def vocab_size(self) -> int:
@@ -53,10 +71,15 @@ class Transformer:
         config = self.config
         return tuple(
             Stream(
-                f"target.{i}", config.kv_heads, config.head_dim, config.window if kind is LayerType.SLIDING else None
+                f"target.{i}",
+                config.kv_heads,
+                config.head_dim,
+                self.dtype,
+                config.window if layer.kind is LayerType.SLIDING else None,
+                layer.scales,
             )
-            for i, kind in enumerate(config.layer_types)
-            if kind is not LayerType.LINEAR
+            for i, layer in enumerate(self.layers)
+            if layer.kind is not LayerType.LINEAR
         )
 
     def embed(self, ids: Sequence[int]) -> Tensor:
@@ -73,129 +96,109 @@ class Transformer:
         for span in spans:
             places.append(slice(end, end + len(span.new)))
             end += len(span.new)
-        x = padded(self.embed([token for span in spans for token in span.new]), rows)
-        positions = padded(torch.cat([torch.arange(span.start, span.end) for span in spans]), rows)
-        cos, sin = self.turns.at(positions)
-        tapped, replay, net = dict[int, Tensor](), None, self.config.delta_net
+        layout = self._layout(spans, places, store, rows)
+        x = self.tiling.padded(self.embed([token for span in spans for token in span.new]), rows)
+        tapped = dict[int, Tensor]()
         for index, layer in enumerate(self.layers):
-            if layer.kind is LayerType.LINEAR:
-                assert net is not None
-                replay = replay or replay_of(spans, places, net.kernel, store.slots.longest)
-                mixed = self._recur(index, layer, x, replay, store)
-            else:
-                mixed = self._attend(index, layer, x, cos, sin, spans, places, store)
-            x = self._rest(layer, x, mixed)
+            mix = self._recur if layer.kind is LayerType.LINEAR else self._attend
+            x = self._rest(layer, x, mix(index, layer, x, layout, store))
             tapped[index] = x
         features = torch.cat([tapped[tap] for tap in self.taps], dim=1) if self.taps else x[:, :0]
         judged = [x[place.stop - span.judged : place.stop] for span, place in zip(spans, places, strict=True)]
         logits = torch.zeros(0, self.config.vocab_size)
         if any(span.judged for span in spans):
-            eps = self.config.eps
-            (logits,) = tiled(lambda x: (self.head(rms_norm(x, self.gain, eps)),), padded(torch.cat(judged)))
+            (logits,) = self.tiling.run(self._logits, self.tiling.padded(torch.cat(judged)))
         told = torch.split(logits[: sum(span.judged for span in spans)], [span.judged for span in spans])
         return Pass(tuple(told), tuple(features[place] for place in places))
+
+    def _layout(self, spans: Sequence[Span], places: Sequence[slice], store: Store, least: int) -> Layout:
+        net, count = self.config.delta_net, self.tiling.ceil(max(least, places[-1].stop))
+        rows = rows_of(places, [span.start for span in spans], count)
+        views = {
+            stream.window: view_of(
+                rows, [stream.first(span.start) for span in spans], [span.end for span in spans], stream.window
+            )
+            for stream in {stream.window: stream for stream in self.streams}.values()
+        }
+        replay = None if net is None else replay_of(spans, places, net.kernel, store.slots.longest, count)
+        cos, sin = self.turns.at(self.tiling.padded(rows.positions, least), self.dtype)
+        return Layout(spans, rows, cos, sin, views, replay)
+
+    def _logits(self, x: Tensor) -> tuple[Tensor]:
+        return (self.head(rms_norm(x, self.gain, self.config.eps)),)
 
     def _rest(self, layer: Layer, x: Tensor, mixed: Tensor) -> Tensor:
         """The end of a layer: the residual sum, and the MLP behind its norm."""
 
         def kernel(x: Tensor, mixed: Tensor) -> tuple[Tensor]:
             x = x + mixed
-            normed = rms_norm(x, layer.tensors["post_attention_layernorm.weight"], self.config.eps)
-            return (x + mlp(normed, layer.linears, "mlp"),)
+            return (x + mlp(rms_norm(x, layer.tensors["mlp_norm"], self.config.eps), layer.gate_up, layer.down),)
 
-        return tiled(kernel, x, mixed)[0]
+        return self.tiling.run(kernel, x, mixed)[0]
 
-    def _attend(
-        self,
-        index: int,
-        layer: Layer,
-        x: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        spans: Sequence[Span],
-        places: Sequence[slice],
-        store: Store,
-    ) -> Tensor:
+    def _attend(self, index: int, layer: Layer, x: Tensor, layout: Layout, store: Store) -> Tensor:
         config, stream = self.config, store.pages.streams[f"target.{index}"]
+        heads, turned = config.heads, config.heads + config.kv_heads
+        widths = [width * config.head_dim for width in (turned, config.kv_heads, heads * config.output_gate)]
 
         def project(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
-            x = rms_norm(x, layer.tensors["input_layernorm.weight"], config.eps)
-            query = linear(x, layer.linears["self_attn.q_proj"]).reshape(TILE, config.heads, -1)
-            query, gate = query[..., : config.head_dim].contiguous(), query[..., config.head_dim :].contiguous()
-            key = linear(x, layer.linears["self_attn.k_proj"]).reshape(TILE, config.kv_heads, -1)
-            value = linear(x, layer.linears["self_attn.v_proj"]).reshape(TILE, config.kv_heads, -1)
+            entered = linear(rms_norm(x, layer.tensors["enter_norm"], config.eps), layer.enter)
+            both, value, gate = entered.split(widths, dim=-1)
+            both = both.unflatten(1, (turned, config.head_dim))  # queries and keys
             if config.qk_norm:
-                query = rms_norm(query, layer.tensors["self_attn.q_norm.weight"], config.eps)
-                key = rms_norm(key, layer.tensors["self_attn.k_norm.weight"], config.eps)
-            key = rotate(key, cos, sin)
-            if layer.kv_scales is not None:
-                key, value = (
-                    through_e4m3(side, scale) for side, scale in zip((key, value), layer.kv_scales, strict=True)
-                )
-            return rotate(query, cos, sin), gate.sigmoid(), key, value
+                both = rms_norm(both, layer.tensors["head_norm"], config.eps)
+            query, key = rotate(both, cos, sin).split([heads, config.kv_heads], dim=1)
+            return query, key, value.unflatten(1, (config.kv_heads, config.head_dim)), gate.sigmoid()
 
         def finish(seen: Tensor, gate: Tensor) -> tuple[Tensor]:
-            return (
-                linear((seen * gate if config.output_gate else seen).flatten(1), layer.linears["self_attn.o_proj"]),
-            )
+            seen = seen.flatten(1)
+            return (linear(seen * gate if config.output_gate else seen, layer.leave),)
 
-        query, gate, key, value = tiled(project, x, cos, sin)
-        seen = torch.zeros_like(query)
-        for span, place in zip(spans, places, strict=True):
-            table = span.memory.tables[stream.name]
-            store.pages.write(stream, table, span.start, key[place], value[place])
-            first, old_key, old_value = store.pages.read(stream, table, stream.first(span.start), span.end)
-            keys = torch.arange(first, first + len(old_key))
-            for start in range(span.start, span.end, TILE):
-                rows = slice(place.start + start - span.start, min(place.stop, place.start + start - span.start + TILE))
-                distance = torch.arange(start, start + TILE)[:, None] - keys
-                visible = (distance >= 0) & (keys < span.end)
-                if stream.window is not None:
-                    visible &= distance < stream.window
-                parts = pieces(old_key, old_value, visible)
-                seen[rows] = attend(padded(query[rows]), parts, config.kv_heads)[: rows.stop - rows.start]
-        return tiled(finish, seen, gate)[0]
+        query, key, value, gate = self.tiling.run(project, x, layout.cos, layout.sin)
+        view = layout.views[stream.window]
+        pages = store.pages.find([span.memory.tables[stream.name] for span in layout.spans], view)
+        store.pages.write(stream, pages, view, key, value)
+        parts = view.parts(*store.pages.gather(stream, pages, view))
+        return self.tiling.run(finish, layout.rows.attend(self.attention, query, parts), gate)[0]
 
-    def _recur(self, index: int, layer: Layer, x: Tensor, replay: Replay, store: Store) -> Tensor:
-        config, net = self.config, self.config.delta_net
-        assert net is not None
-        rate, bias = layer.tensors["linear_attn.A_log"].exp(), layer.tensors["linear_attn.dt_bias"]
-        taps, keys = layer.tensors["linear_attn.conv1d.weight"].squeeze(1), net.key_heads * net.key_dim
+    def _recur(self, index: int, layer: Layer, x: Tensor, layout: Layout, store: Store) -> Tensor:
+        config, net, replay = self.config, self.config.delta_net, layout.replay
+        assert net is not None and replay is not None
+        widths = [net.channels, net.value_heads * net.value_dim, 2 * net.value_heads]
+        key_heads, group = net.key_heads, net.value_heads // net.key_heads
+        keys = key_heads * net.key_dim
 
         def project(x: Tensor) -> tuple[Tensor, ...]:
-            x = rms_norm(x, layer.tensors["input_layernorm.weight"], config.eps)
-            mixed, z, b, a = (
-                linear(x, layer.linears[f"linear_attn.in_proj_{name}"]) for name in ("qkv", "z", "b", "a")
-            )
-            return mixed, z, torch.exp(-rate * softplus(wide(a) + bias)), wide(b).sigmoid()
+            entered = linear(rms_norm(x, layer.tensors["enter_norm"], config.eps), layer.enter)
+            mixed, z, gates = entered.split(widths, dim=-1)
+            gates = wide(gates) + layer.tensors["bias"]  # b and a: [16, 2 value_heads], so that no lane is left over
+            beta, decay = gates.sigmoid(), (softplus(gates) * layer.tensors["rate"]).exp()
+            return mixed, silu(wide(z)), decay[:, net.value_heads :], beta[:, : net.value_heads]
 
         def heads(convolved: Tensor) -> tuple[Tensor, ...]:
-            query, key, value = torch.tensor_split(silu(convolved), [keys, 2 * keys], dim=-1)
-            query, key = (
-                unit(side.reshape(TILE, net.key_heads, net.key_dim)).repeat_interleave(
-                    net.value_heads // net.key_heads, dim=1
-                )
-                for side in (query, key)
-            )
-            return query * net.key_dim**-0.5, key, value.reshape(TILE, net.value_heads, net.value_dim)
+            both, value = silu(convolved).split([2 * keys, net.value_heads * net.value_dim], dim=-1)
+            both = unit(both.unflatten(1, (2, key_heads, net.key_dim)))
+            query, key = both.repeat_interleave(group, dim=2).unbind(1)
+            return query * net.key_dim**-0.5, key, value.unflatten(1, (net.value_heads, net.value_dim))
 
-        def finish(seen: Tensor, z: Tensor) -> tuple[Tensor]:
-            normed = rms_norm(seen, layer.tensors["linear_attn.norm.weight"], config.eps)
-            gated = normed * silu(wide(z)).reshape(normed.shape)
-            return (linear(gated.flatten(1).to(x.dtype), layer.linears["linear_attn.out_proj"]),)
+        def finish(seen: Tensor, gate: Tensor) -> tuple[Tensor]:
+            gated = rms_norm(seen, layer.tensors["leave_norm"], config.eps).flatten(1) * gate
+            return (linear(gated.to(x.dtype), layer.leave),)
 
-        mixed, z, decay, beta = tiled(project, x)
-        states, convs, logs = store.slots.load(replay.slots, index)
-        rows = torch.cat([convs.flatten(0, 1), logs.mixed.flatten(0, 1), mixed])
-        query, key, value = tiled(heads, padded(convolve(rows[replay.taps], taps), len(mixed)))
-        new = Inputs(mixed, key, value, decay, beta)
-        seen, states = recur(states, query, new.behind(logs), replay)
-        store.slots.store(index, states, rows[replay.tails], new, replay)
-        return tiled(finish, padded(seen, len(z)), z)[0]
+        mixed, gate, decay, beta = self.tiling.run(project, x)
+        states, histories, kept = store.slots.load(index, replay)
+        rows = torch.cat([histories, kept[:, : net.channels], mixed])
+        query, key, value = self.tiling.run(heads, convolve(rows[replay.taps], layer.tensors["taps"]))
+        new = Inputs(mixed, key, value, decay, beta).rows()
+        inputs = torch.cat([kept, new]) if len(kept) else new
+        seen = recur(states, query, inputs, net, replay, partial(store.slots.keep, index))
+        store.slots.store(index, rows[replay.tails], new, replay)
+        return self.tiling.run(finish, seen, gate)[0]
 
 
 def unit(x: Tensor) -> Tensor:
-    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
+    """Vectors [..., d] of length one."""
+    return x * torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().add_(1e-6).rsqrt_()
 
 
 def load_target(checkpoint: Checkpoint[TargetConfig], dtype: torch.dtype, taps: tuple[int, ...]) -> Transformer:
@@ -209,7 +212,9 @@ def load_target(checkpoint: Checkpoint[TargetConfig], dtype: torch.dtype, taps: 
         embedding,
         tuple(read_layer(checkpoint, index, dtype) for index in range(config.layers)),
         1 + gain if config.norm_plus_one else gain,
-        Linear(embedding.to(dtype).to(wide)) if config.tied else read_linear(checkpoint, "lm_head", dtype),
+        Linear(embedding.to(dtype).to(wide).T.contiguous())
+        if config.tied
+        else read_linear(checkpoint, "lm_head", dtype),
         Turns.of(config.max_context, config.rotary_dim, config.rope_theta, wide),
         taps,
     )

@@ -7,21 +7,37 @@ length of its span, on its place or on its neighbours.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 TILE = 16
 
-
-def padded(rows: Tensor, least: int = 0) -> Tensor:
-    """Rows [R, ...] with rows of zeros behind them, up to the next multiple of the tile, and to at least `least`."""
-    missing = max(least - len(rows), 0)
-    missing += -(len(rows) + missing) % TILE
-    return rows if not missing else torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])])
+Kernel = Callable[..., tuple[Tensor, ...]]
 
 
-def tiled(kernel: Callable[..., tuple[Tensor, ...]], *rows: Tensor) -> tuple[Tensor, ...]:
-    """Apply a kernel of 16 rows to whole tiles of rows [R, ...] each, R a multiple of 16; every output is [R, ...]."""
-    tiles = zip(*(torch.split(side, TILE) for side in rows), strict=True)
-    return tuple(torch.cat(parts) for parts in zip(*(kernel(*tile) for tile in tiles), strict=True))
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How many rows a kernel is given at a time; None gives it all of them at once, and promises nothing about bits."""
+
+    size: int | None = TILE
+
+    def ceil(self, count: int) -> int:
+        """The number of rows that `count` rows are padded to."""
+        return count if self.size is None else -(-count // self.size) * self.size
+
+    def padded(self, rows: Tensor, least: int = 0) -> Tensor:
+        """Rows [R, ...] with rows of zeros behind them, up to whole tiles, and to at least `least`."""
+        missing = self.ceil(max(least, len(rows))) - len(rows)
+        return rows if not missing else torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])])
+
+    def run(self, kernel: Kernel, *rows: Tensor) -> tuple[Tensor, ...]:
+        """Apply a kernel to whole tiles of rows [R, ...] each; every output is [R, ...]."""
+        if self.size is None or len(rows[0]) == self.size:
+            return kernel(*rows)
+        tiles = zip(*(torch.split(side, self.size) for side in rows), strict=True)
+        return tuple(torch.cat(parts) for parts in zip(*(kernel(*tile) for tile in tiles), strict=True))
+
+
+TILED = Tiling()

@@ -9,45 +9,87 @@ from torch import Tensor
 
 from specqual.contract.checkpoint import Checkpoint
 from specqual.contract.config import LayerType, TargetConfig
-from specqual.contract.schema import linear as linear_schema
-from specqual.contract.schema import target_linears
 
-from .arithmetic import Linear, wide_dtype
+from .arithmetic import Linear, fused, wide_dtype
 from .formats import read_weight
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A target layer: linear modules and other tensors, named within it; `kv_scales` [2] of an FP8 cache or None."""
+    """A target layer as its kernels want it.
+
+    `enter` makes everything that the mixer is fed with: query, key, value and gate, or mixed, z, b and a. `tensors` are
+    named by what they do; `scales` of keys and values in an FP8 cache, or None.
+    """
 
     kind: LayerType
-    linears: Mapping[str, Linear]
+    enter: Linear
+    leave: Linear
+    gate_up: Linear
+    down: Linear
     tensors: Mapping[str, Tensor]
-    kv_scales: Tensor | None = None
+    scales: tuple[float, float] | None = None
 
 
 def read_linear(checkpoint: Checkpoint[Any], name: str, dtype: torch.dtype) -> Linear:
     """A linear module rounded to `dtype` and held wide."""
     wide = wide_dtype(dtype)
     bias = checkpoint.read(f"{name}.bias").to(dtype).to(wide) if f"{name}.bias" in checkpoint.tensors else None
-    return Linear(read_weight(checkpoint, name, wide).to(dtype).to(wide), bias)
+    return Linear(read_weight(checkpoint, name, wide).to(dtype).to(wide).T.contiguous(), bias)
 
 
 def read_layer(checkpoint: Checkpoint[TargetConfig], index: int, dtype: torch.dtype) -> Layer:
-    """Layer `index` of a target; gains of norms are held ready to multiply, one added where the architecture does."""
-    config, wide = checkpoint.config, wide_dtype(dtype)
-    prefix = f"{config.prefix}layers.{index}."
-    linears, others = dict[str, Linear](), {name for name in checkpoint.tensors if name.startswith(prefix)}
-    for name, (rows, columns, bias) in target_linears(config).items():
-        if name.startswith(prefix):
-            linears[name.removeprefix(prefix)] = read_linear(checkpoint, name, dtype)
-            others -= linear_schema(name, rows, columns, checkpoint.quantisation.format_of(name), bias=bias).keys()
-    tensors = {name.removeprefix(prefix): checkpoint.read(name).to(wide) for name in others}
-    for name in tensors:
-        if config.norm_plus_one and name.endswith("norm.weight") and not name.startswith("linear_attn."):
-            tensors[name] = 1 + tensors[name]
-    kind, scales = config.layer_types[index], None
-    if checkpoint.quantisation.kv_scales and kind is not LayerType.LINEAR:
-        found = [tensors.get(f"self_attn.{side}_proj.{side}_scale") for side in "kv"]
-        scales = torch.stack([torch.ones(()) if scale is None else scale.reshape(()).float() for scale in found])
-    return Layer(kind, linears, tensors, scales)
+    """Layer `index` of a target."""
+    config, prefix = checkpoint.config, f"{checkpoint.config.prefix}layers.{index}."
+    kind = config.layer_types[index]
+
+    def module(name: str) -> Linear:
+        return read_linear(checkpoint, f"{prefix}{name}", dtype)
+
+    def tensor(name: str) -> Tensor:
+        return checkpoint.read(f"{prefix}{name}").to(wide_dtype(dtype))
+
+    def gain(name: str) -> Tensor:
+        return tensor(f"{name}.weight") + (1 if config.norm_plus_one else 0)
+
+    tensors = {"enter_norm": gain("input_layernorm"), "mlp_norm": gain("post_attention_layernorm")}
+    scales = None
+    if kind is LayerType.LINEAR:
+        enter = fused([module(f"linear_attn.in_proj_{part}") for part in ("qkv", "z", "b", "a")])
+        rate, bias = tensor("linear_attn.A_log").exp(), tensor("linear_attn.dt_bias")
+        nothing = torch.zeros_like(rate)  # for b, whose lanes go the same way
+        tensors |= {
+            "rate": torch.cat([nothing, -rate]),
+            "bias": torch.cat([nothing, bias]),
+            "taps": tensor("linear_attn.conv1d.weight").squeeze(1).T.contiguous(),
+            "leave_norm": tensor("linear_attn.norm.weight"),
+        }
+        leave = module("linear_attn.out_proj")
+    else:
+        query, key, value = (module(f"self_attn.{part}_proj") for part in "qkv")
+        query, *gate = halves(query, config.heads) if config.output_gate else (query,)
+        enter, leave = fused([query, key, value, *gate]), module("self_attn.o_proj")
+        if config.qk_norm:
+            query_gain, key_gain = gain("self_attn.q_norm"), gain("self_attn.k_norm")
+            tensors["head_norm"] = torch.stack([query_gain] * config.heads + [key_gain] * config.kv_heads)
+        if checkpoint.quantisation.kv_scales:
+            names = [f"{prefix}self_attn.{side}_proj.{side}_scale" for side in "kv"]
+            key_scale, value_scale = (
+                float(checkpoint.read(name).float()) if name in checkpoint.tensors else 1.0 for name in names
+            )
+            scales = key_scale, value_scale
+    gate_up = fused([module("mlp.gate_proj"), module("mlp.up_proj")])
+    return Layer(kind, enter, leave, gate_up, module("mlp.down_proj"), tensors, scales)
+
+
+def halves(module: Linear, heads: int) -> tuple[Linear, Linear]:
+    """The two modules whose outputs alternate, head by head, among those of one."""
+
+    def half(x: Tensor, which: int) -> Tensor:
+        return x.unflatten(-1, (heads, 2, -1))[..., which, :].flatten(-2)
+
+    first, second = (
+        Linear(half(module.weight, which), None if module.bias is None else half(module.bias, which))
+        for which in (0, 1)
+    )
+    return first, second

@@ -8,7 +8,6 @@ from specqual.decoder.block import Block, BlockDrafter
 from specqual.decoder.engine import Engine
 from specqual.decoder.memory import Store
 from specqual.decoder.pages import Pages, Stream, Table
-from specqual.decoder.tile import tiled
 
 from .planting import Place
 from .rows import Notes, put, remembering, swap
@@ -22,11 +21,12 @@ def m22a() -> dict[Place, object]:
     """Keys and values of the drafter's own block stay as the context of the drafts that were accepted."""
     own = Notes[dict[int, tuple[Tensor, ...]]]({})
 
-    def attend(self: BlockDrafter, layer: int, x: Tensor, block: Block, store: Store) -> Tensor:
-        sides = tiled(lambda *tile: self._keys_values(layer, *tile), x, *self.turns.at(block.positions))
-        for place, memory in zip(block.places, block.memories, strict=True):
-            own[memory] = {**own[memory], layer: tuple(side[place] for side in sides)}
-        return sound_attend(self, layer, x, block, store)
+    def attend(self: BlockDrafter, index: int, x: Tensor, block: Block, store: Store) -> Tensor:
+        _, key, value = self._projected(index, x, block)
+        for rank, sample in enumerate(block.rows.samples):
+            memory, at = block.memories[sample], block.own[rank][block.own[rank] < len(x)]
+            own[memory] = {**own[memory], index: (key[at], value[at])}
+        return sound_attend(self, index, x, block, store)
 
     def ingest(self: BlockDrafter, memories, starts, features, store: Store) -> None:
         sound_ingest(self, memories, starts, features, store)

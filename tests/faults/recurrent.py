@@ -18,7 +18,7 @@ from specqual.decoder.span import Span
 from .planting import Place
 from .rows import remembering, swap
 
-sound_commit, sound_store, sound_copy = Store.commit, Slots.store, Slots.copy
+sound_commit, sound_keep, sound_copy = Store.commit, Slots.keep, Slots.copy
 
 
 def replaying(spans: Sequence[Span], layout: Sequence[object], kept: Callable[[Span], int]) -> Replay:
@@ -56,8 +56,9 @@ def m19b(self: Store, memory: Memory, length: int, kept: int) -> None:
 @swap("replay_of", target)
 def m19c(spans: Sequence[Span], *layout: object) -> Replay:
     """The state moves on by all accepted tokens, the convolution's history by one. Shows for the kernel's width."""
-    conv = replaying(spans, layout, lambda span: min(span.memory.kept, 1))
-    return replace(replay_of(spans, *layout), taps=conv.taps)  # type: ignore[arg-type]
+    sound, short = replay_of(spans, *layout), replaying(spans, layout, lambda span: min(span.memory.kept, 1))  # type: ignore[arg-type]
+    first = len(short.slots) * short.tails.shape[1] + len(short.kept)  # of the new rows, which stand further back
+    return replace(sound, taps=short.taps + (short.taps >= first) * (len(sound.kept) - len(short.kept)))
 
 
 @swap("replay_of", target)
@@ -87,7 +88,7 @@ def m19g(spans: Sequence[Span], *layout: object) -> Replay:
     return replay_of(spans, *layout)  # type: ignore[arg-type]
 
 
-@swap("store", Slots)
-def m19h(self: Slots, layer: int, states: Tensor, *others: object) -> None:
+@swap("keep", Slots)
+def m19h(self: Slots, layer: int, slots: Tensor, states: Tensor) -> None:
     """The state at a boundary is kept in bfloat16, and the log is replayed from there: off by rounding."""
-    sound_store(self, layer, states.to(torch.bfloat16).to(states.dtype), *others)  # type: ignore[arg-type]
+    sound_keep(self, layer, slots, states.to(torch.bfloat16).to(states.dtype))

@@ -9,6 +9,7 @@ from specqual.contract import Decoder, Make, Setup
 from specqual.decoder import make
 from specqual.decoder.memory import Memory, Store
 from specqual.decoder.pages import Stream
+from specqual.decoder.view import rows_of, view_of
 
 from .planting import Place, planted, replacing
 
@@ -47,11 +48,11 @@ def remembering(swaps: Callable[[], dict[Place, Any]]) -> Make:
 
 def rows(store: Store, memory: Memory, stream: Stream, start: int, end: int) -> tuple[Tensor, Tensor]:
     """Keys and values [end - start, kv_heads, d] as the pool holds them."""
-    first, key, value = store.pages.read(stream, memory.tables[stream.name], start, end)
-    return key[start - first : end - first].clone(), value[start - first : end - first].clone()
+    return store.pages.read(stream, memory.tables[stream.name], start, end)
 
 
 def put(store: Store, memory: Memory, stream: Stream, start: int, sides: Sequence[Tensor]) -> None:
     """Store keys and values [n, kv_heads, d] from a position on."""
-    if len(sides[0]):
-        store.pages.write(stream, memory.tables[stream.name], start, *sides)
+    if count := len(sides[0]):
+        view = view_of(rows_of([slice(0, count)], [start], count), [start], [start + count], None)
+        store.pages.write(stream, store.pages.find([memory.tables[stream.name]], view), view, *sides)

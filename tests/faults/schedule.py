@@ -68,7 +68,8 @@ def m24e(spans: Sequence[Span], places: Sequence[slice], *others: object) -> Rep
     """Outputs come back with the longest spans first, as the loop runs. Exact alone, and where that is the order."""
     sound = replay_of(spans, places, *others)  # type: ignore[arg-type]
     ranks = sorted(range(len(spans)), key=lambda i: -(spans[i].memory.kept + len(spans[i].new)))
-    return replace(sound, outputs=torch.cat([sound.outputs[places[i]] for i in ranks]))
+    padding = sound.outputs[places[-1].stop :]
+    return replace(sound, outputs=torch.cat([*(sound.outputs[places[i]] for i in ranks), padding]))
 
 
 @swap("propose", BlockDrafter)

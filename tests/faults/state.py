@@ -19,14 +19,14 @@ from specqual.decoder.memory import Memory, Store
 from specqual.decoder.pages import Pages, Stream, Table
 from specqual.decoder.span import Pass, Span
 from specqual.decoder.target import Transformer
-from specqual.decoder.tile import padded
+from specqual.decoder.view import Rows, View, view_of
 
 from .planting import Place
 from .recurrent import replaying
 from .rows import Notes, put, remembering, rows, swap
 
 sound_forward, sound_ingest, sound_launch = Transformer.forward, BlockDrafter.ingest, Engine._launch
-sound_settle, sound_read = Pages.settle, Pages.read
+sound_settle = Pages.settle
 
 Keep = Callable[[Tensor, Tensor, int, Span, Stream], Tensor]
 """New rows [n, ...] of a span, the rows that lay in their places, and how many of those a rejected draft left: to the
@@ -80,8 +80,8 @@ class Shifted:
     turns: Turns
     positions: Tensor
 
-    def at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        return self.turns.at(padded(self.positions))
+    def at(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        return self.turns.at(self.positions, dtype)
 
 
 def misplaced(
@@ -210,10 +210,11 @@ def m16b() -> dict[Place, object]:
     return keeping(_wrapped(_late))
 
 
-@swap("read", Pages)
-def m16c(self: Pages, stream: Stream, table: Table, first: int, end: int) -> object:
+@swap("view_of", target)
+def m16c(rows: Rows, firsts: Sequence[int], ends: Sequence[int], window: int | None) -> View:
     """The keys of a window are counted from the end of the span, so its first queries miss the oldest ones."""
-    return sound_read(self, stream, table, max(first, end - (stream.window or end)), end)
+    firsts = [max(first, end - (window or end)) for first, end in zip(firsts, ends, strict=True)]
+    return view_of(rows, firsts, ends, window)
 
 
 @swap("_launch", Engine)
