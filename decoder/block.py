@@ -279,7 +279,8 @@ def convolve(z: Tensor, dynamic: Tensor, base: Tensor, slots: Tensor) -> Tensor:
     """The grouped dynamic causal convolution over the rows of several blocks, z [R, H] -> [R, H].
 
     Row i, channel c is the sum over taps t of (base[t, c] + dynamic[i, t, group of c]) * z[i - t, c], and nothing
-    enters a block from in front of its first row. `base` [taps, groups, size], `dynamic` [R, taps, groups], `slots` [R].
+    enters a block from in front of its first row. `base` [taps, groups, size], `dynamic` [R, taps, groups], `slots`
+    [R].
     """
     kernel = (base + wide(dynamic)[..., None]).flatten(2)
     exact = wide(z)

@@ -12,7 +12,8 @@ from specqual.contract.config import LayerType, TargetConfig
 from specqual.contract.draft import DraftConfig
 
 from .arithmetic import wide_dtype
-from .pages import PAGE
+from .deltanet import Inputs
+from .pages import Stream, page_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +39,21 @@ def footprint(
     samples: int,
     prefixes: int,
     longest: int,
+    fp8: bool = False,
 ) -> Footprint:
-    """The pools of a decoder with so many `pages`, `samples` at once, cached `prefixes`, at most `longest` drafts."""
-    cached = [target.kv_heads * target.head_dim] if set(target.layer_types) - {LayerType.LINEAR} else []
-    cached += [draft.kv_heads * draft.head_dim] if draft is not None else []
-    page_bytes = 2 * PAGE * max(cached, default=0) * dtype.itemsize
+    """The pools of a decoder with so many `pages`, `samples` at once, cached `prefixes`, at most `longest` drafts; with
+    `fp8` the target's keys and values are codes of one byte."""
+    cached = list[Stream]()
+    if set(target.layer_types) - {LayerType.LINEAR}:
+        scales = (1.0, 1.0) if fp8 else None
+        cached.append(Stream("target", target.kv_heads, target.head_dim, dtype, scales=scales))
+    if draft is not None:
+        cached.append(Stream("draft", draft.kv_heads, draft.head_dim, dtype))
+    size = page_bytes(cached)
     net, layers = target.delta_net, target.layer_types.count(LayerType.LINEAR)
     if net is None:
-        return Footprint(page_bytes, pages + 1, 0, 0)
+        return Footprint(size, pages + 1, 0, 0)
     state = net.value_heads * net.key_dim * net.value_dim
-    logged = net.value_heads * (net.key_dim + net.value_dim + 2)  # key, value, decay, beta of one token
-    exact = wide_dtype(dtype).itemsize * (state + (longest + 1) * logged)
-    inputs = dtype.itemsize * net.channels * (net.kernel - 1 + longest + 1)
-    return Footprint(page_bytes, pages + 1, layers * (exact + inputs), samples + min(samples, prefixes))
+    exact = wide_dtype(dtype).itemsize * (state + (longest + 1) * sum(Inputs.widths(net)))
+    history = dtype.itemsize * net.channels * (net.kernel - 1)
+    return Footprint(size, pages + 1, layers * (exact + history), samples + min(samples, prefixes))
