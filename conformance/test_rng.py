@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from math import log
 
 from specqual.conformance.chapter import clause
@@ -73,23 +74,41 @@ def outputs(answer: Answer) -> list[list[int]]:
     return [list(ids) for ids in answer.samples]
 
 
+Compared = tuple[list[list[int]], list[list[int]], int]
+"""Two outputs, and how many rounds with drafts stand behind them."""
+
+
+def compared(lab: Lab, one: Answer, other: Answer) -> Compared:
+    """The outputs of two answers to a request of one sample, as far as the seed contract speaks of them.
+
+    Where equal draft lengths are its condition, that is up to the first round that drafted another number of tokens.
+    """
+    rounds = list(zip(one.rounds or (), other.rounds or (), strict=False))
+    equal = list(takewhile(lambda pair: len(pair[0].proposals) == len(pair[1].proposals), rounds))
+    drafted = sum(bool(r.proposals) for r, _ in equal)
+    if lab.claims.seed is SeedContract.ALWAYS or len(equal) == len(rounds):
+        return outputs(one), outputs(other), drafted
+    mine, theirs = ([token for r in side for token in r.committed] for side in zip(*equal, strict=True))
+    return [mine], [theirs], drafted
+
+
 @clause("RNG-2")
 def test_the_same_seed_gives_the_same_output_among_any_neighbours(lab: Lab) -> Evidence:
     if lab.claims.seed is SeedContract.NONE:
         raise NotOffered("the decoder claims no seed contract")
     lab.require_fields("seed")
     wanted = sampled(lab, "RNG-2", 3)
-    alone = [outputs(serve(lab.decoder, [request])[0]) for request in wanted]
-    cases: list[Case] = []
-    for what, requests in (("among neighbours", wanted), ("in reverse order", wanted[::-1])):
-        found = {answer.request: outputs(answer) for answer in serve(lab.decoder, requests)}
-        cases += [
-            {"what": f"seed {r.seed} {what}", "expected": expected, "actual": found[r]}
-            for r, expected in zip(wanted, alone, strict=True)
-        ]
-    again = outputs(serve(lab.decoder, wanted[:1])[0])
-    cases.append({"what": f"seed {wanted[0].seed} once more", "expected": alone[0], "actual": again})
-    return Evidence("values", cases)
+    alone = [serve(lab.decoder, [request])[0] for request in wanted]
+    cases, drafted = list[Case](), 0
+    again = ("once more", wanted[:1])
+    for what, requests in (("among neighbours", wanted), ("in reverse order", wanted[::-1]), again):
+        found = {answer.request: answer for answer in serve(lab.decoder, requests)}
+        for answer in alone[: len(requests)]:
+            expected, actual, rounds = compared(lab, answer, found[answer.request])
+            cases.append({"what": f"seed {answer.request.seed} {what}", "expected": expected, "actual": actual})
+            drafted += rounds if what != "once more" else 0
+    conditional = lab.claims.seed is SeedContract.EQUAL_DRAFT_LENGTHS and alone[0].rounds and lab.drafts
+    return Evidence("values", cases, [Guard("rounds of equal draft length", drafted)] if conditional else [])
 
 
 def chance_of(lab: Lab, request: Request, output: Sequence[int]) -> float:

@@ -181,6 +181,12 @@ def test_the_law_of_three_tokens_is_exact_while_the_load_decides_the_draft_lengt
     assert lengths == {0, 1, 2}
 
 
+@pytest.mark.parametrize(("budget", "verdict"), [(15, "EXACT"), (8, "INCONCLUSIVE")])
+def test_a_seed_promises_nothing_for_rounds_whose_draft_length_the_load_has_changed(budget: int, verdict: str) -> None:
+    pair, option = Pair("nano/hybrid", "nano/hybrid-dflash2"), ("--option", f"draft_tokens={budget}")
+    assert results("specqual.decoder:make", pair, ["RNG-2"], 0, *option)["RNG-2"]["verdict"] == verdict
+
+
 def test_the_suite_follows_every_sampled_decision_without_the_selector() -> None:
     found = results(
         "specqual.decoder:make",
