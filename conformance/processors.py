@@ -32,12 +32,11 @@ def histories(lab: "Lab", chance: Random, temperature: float = 0.0) -> dict[str,
     On a ladder an emitted token is pushed below the others, so that each token hangs on all those before it in the
     span, whatever the target says. At a temperature the rungs are near enough for chance to choose among them.
     """
-    top, step = (50.0, 0.7) if temperature else (400.0, 8.0)
-    fall, pair = (1e3, ladder(lab, chance, top, step / 2, 2))
-    steep = ladder(lab, chance, top, step)
+    top, step, fall = (50.0, 1.0, 3.0) if temperature else (400.0, 8.0, 20.0)
+    steep, few = ladder(lab, chance, top, step), ladder(lab, chance, top, step, 4)
     found = {
-        "presence on a ladder": Sampling(presence_penalty=fall, logit_bias=steep),
-        "frequency on two rungs": Sampling(frequency_penalty=step, logit_bias=pair),
+        "presence on a ladder": Sampling(presence_penalty=1e3, logit_bias=steep),
+        "frequency on four rungs": Sampling(frequency_penalty=fall, logit_bias=few),
         "repetition on a ladder": Sampling(repetition_penalty=3.0, logit_bias=steep),
         "all three": Sampling(presence_penalty=1.5, frequency_penalty=0.8, repetition_penalty=1.3),
     }

@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from specqual.conformance.chapter import clause
-from specqual.conformance.draws import PARAMETERS, counted
 from specqual.conformance.draws import case_of as drawn
+from specqual.conformance.draws import counted
 from specqual.conformance.drive import Answer, DecoderError, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import prompt, usable
@@ -33,7 +33,12 @@ from specqual.reference.rng import Counter
 from specqual.reference.tape import Recorded
 
 FIRM = 1e4  # bias of a logit that nothing outweighs
-MOST = 4  # sampled rows of a mixed batch
+MIXED: tuple[dict[str, Any], ...] = (  # a parameter for each row
+    {"temperature": 1.0},
+    {"temperature": 1.0, "top_k": 5},
+    {"temperature": 1.3, "top_p": 0.7},
+    {"temperature": 0.9, "min_p": 0.3},
+)
 
 
 def row(lab: Lab, clause_id: str, place: int, tokens: int, sampling: Sampling) -> Request:
@@ -45,16 +50,12 @@ def row(lab: Lab, clause_id: str, place: int, tokens: int, sampling: Sampling) -
 
 
 def sampled_rows(lab: Lab, clause_id: str) -> list[Request]:
-    """Rows of unlike parameters and budgets, as far as they are honoured; the last one has a penalty."""
+    """Rows of unlike parameters and budgets, as far as they are honoured; the first one has a penalty."""
     lab.require_fields("temperature")
-    kept = [Sampling(**parameters) for parameters in PARAMETERS if lab.honours(*parameters)]
-    kept.insert(1, replace(kept[0], top_k=5) if lab.honours("top_k") else kept[0])
+    first, *others = (Sampling(**parameters) for parameters in MIXED if lab.honours(*parameters))
     penalty = next((name for name in PENALTIES if lab.honours(name)), None)
-    last = kept[-1] if penalty is None else replace(kept[0], **{penalty: 1.5})
-    return [
-        row(lab, clause_id, 2 + i, lab.effort.span - i, sampling)
-        for i, sampling in enumerate([*kept[: MOST - 1], last])
-    ]
+    first = first if penalty is None else replace(first, **{penalty: 1.5})
+    return [row(lab, clause_id, 2 + i, lab.effort.span - i, s) for i, s in enumerate((first, *others))]
 
 
 def greedy_rows(lab: Lab, clause_id: str) -> list[Request]:
@@ -237,9 +238,9 @@ def test_min_tokens_ends_at_every_place_of_a_span(lab: Lab) -> Evidence:
 @clause("SMP-6")
 def test_penalties_hold_at_every_place_of_a_sampled_span(lab: Lab) -> Evidence:
     rule, batches = rule_of(lab), {}
-    for place, (name, sampling) in enumerate(histories(lab, lab.random("SMP-6"), temperature=1.0).items()):
-        rows = [row(lab, f"SMP-6/{place}", i, lab.effort.span, sampling) for i in range(2)]
-        batches[name] = rows, ("equal", "far")
+    for place, (name, sampling) in enumerate(histories(lab, lab.random("SMP-6"), temperature=2.0).items()):
+        rows = [row(lab, f"SMP-6/{place}", i, lab.effort.span, sampling) for i in range(3)]
+        batches[name] = rows, ("equal", "far", "equal")
     return draws(lab, rule, batches, "SMP-6")
 
 

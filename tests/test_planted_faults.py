@@ -17,7 +17,7 @@ DFLASH, DFLASH2 = Pair("nano/dense", "nano/dense-dflash"), Pair("nano/dense", "n
 MARKOV, HYBRID = Pair("nano/dense", "nano/dense-markov"), Pair("nano/hybrid", "nano/hybrid-dflash")
 LOOKUP, FLAT = Pair("nano/dense"), Pair("table/flat")
 PASSED = {"EXACT", "HOLDS", "TIE-EXPLAINED"}
-KINDS = {"01", "02", "03", "04", "05", "10", "11", "12", "20", "21", "22", "23"}
+KINDS = {"01", "02", "03", "04", "05", "06", "08", "10", "11", "12", "20", "21", "22", "23"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,14 @@ PLANTED = tuple(
         ("LAW-5", DFLASH2, "m05a"),
         ("RNG-1", DFLASH2, "m03a m03b m03c m03d m03e m03g"),
         ("RNG-3", DFLASH2, "m03d"),
+        ("SMP-1", DFLASH2, "m06d"),
+        ("SMP-2", DFLASH2, "m06a m06e"),
+        ("SMP-3", DFLASH2, "m06a m06b m06c m06e m06f"),
+        ("SMP-4", DFLASH2, "m08a m08b m08c m08d m08f m08h"),
+        ("SMP-5", DFLASH2, "m08e m08g m08h"),
+        ("SMP-6", DFLASH2, "m08a m08b m08c m08d m08f m08h"),
+        ("SMP-7", DFLASH2, "m08a m08b m08f"),
+        ("SMP-8", DFLASH2, "m06g"),
         ("FIN-1", DFLASH2, "m10a m10d m10e m10f m12d"),
         ("FIN-2", DFLASH2, "m05d m10a m10b m11d m12b"),
         ("FIN-3", DFLASH2, "m11a m11b m11c"),
@@ -87,6 +95,19 @@ def test_faults_claim_what_the_sound_decoder_claims() -> None:
     sound = reference.make(setup).claims
     for fault in {planted.fault for planted in PLANTED}:
         assert getattr(faults, fault)(setup).claims == sound, fault
+
+
+def test_what_is_not_claimed_must_be_refused_by_its_name() -> None:
+    found = {
+        name: results(f"tests.faults:{name}", DFLASH2, ["SMP-8"])["SMP-8"]
+        for name in ("narrow", "narrow_silent", "narrow_misnamed")
+    }
+    assert {name: line["verdict"] for name, line in found.items()} == {
+        "narrow": "EXACT",
+        "narrow_silent": "VIOLATED",
+        "narrow_misnamed": "VIOLATED",
+    }
+    assert found["narrow_silent"]["detail"].startswith("min_p")
 
 
 CONTROLS = {  # what they are tried on, and what may stay open there, for want of the hazard or of keys for the numbers

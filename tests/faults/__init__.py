@@ -2,8 +2,9 @@
 """Decoders with exactly one known fault each, for `--decoder tests.faults:m01b`, and controls that have none.
 
 The kinds: K01 verification indexing, K02 q is not the draft's law, K03 random numbers used twice, K04 wrong acceptance
-or residual, K05 bonus token, K10 stop inside a span, K11 token budget, K12 sentinels taken for tokens, K20 target
-features, K21 positions and masks, K22 context content, K23 checkpoints. A name says the kind and which fault of it.
+or residual, K05 bonus token, K06 sampling parameters, K08 penalties and other history, K10 stop inside a span,
+K11 token budget, K12 sentinels taken for tokens, K20 target features, K21 positions and masks, K22 context content,
+K23 checkpoints. A name says the kind and which fault of it.
 """
 
 from .controls import n1, n2, n3, n4, n5, n7
@@ -31,6 +32,26 @@ from .inputs import (
     m22f,
 )
 from .loading import m23a, m23b, m23c, m23d, m23h, m23i, m23j, m23k
+from .parameters import (
+    m06a,
+    m06b,
+    m06c,
+    m06d,
+    m06e,
+    m06f,
+    m06g,
+    m08a,
+    m08b,
+    m08c,
+    m08d,
+    m08e,
+    m08f,
+    m08g,
+    m08h,
+    narrow,
+    narrow_misnamed,
+    narrow_silent,
+)
 from .planting import black_box
 from .verification import m01a, m01b, m01c, m01d, m01e, m04a, m04b, m04c, m04d, m04e, m04f, m04g, m05a, m05b, m05c
 

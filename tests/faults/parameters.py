@@ -1,0 +1,275 @@
+"""Faults of sampling parameters: mixed rows (K06), and penalties, bias and min_tokens in a span (K08)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from specqual.contract import Claims, Decoder, InvalidRequest, Limits, Request, Rule, Sampling, Setup, Tokens
+from specqual.reference import ReferenceDecoder, decoder, make, transaction
+from specqual.reference.sampling import Law, filtered, point, processed
+from specqual.reference.transaction import Plan, Sample
+from specqual.reference.verify import Uniform, Verdict
+
+from .planting import BlackBox, planted, replacing
+from .verification import Chain, sound_law, sound_verify
+
+Drafts = tuple[int, ...]
+Ids = Sequence[int]
+
+sound_advance, sound_validate = decoder.advance, decoder.validate
+sound_plan = vars(ReferenceDecoder)["_plan"]
+
+
+def with_sampling(sample: Sample, sampling: Sampling) -> Sample:
+    return replace(sample, request=replace(sample.request, sampling=sampling))
+
+
+def among(setup: Setup, batch: list[Request], law: Any) -> Decoder:
+    """A decoder whose laws may look at the requests of the whole batch, which are put into `batch`, in order."""
+
+    def plan(self: ReferenceDecoder) -> Plan:
+        batch[:] = [live.request for live in self._live.values()]
+        return sound_plan.fget(self)
+
+    return planted(setup, {(ReferenceDecoder, "_plan"): property(plan), (transaction, "_law"): law})
+
+
+def m06a(setup: Setup) -> Decoder:
+    """Whether all rows are greedy is read from row 0. Shows in sampled rows behind a greedy one."""
+    batch: list[Request] = []
+
+    def law(row: Law, sample: Sample, drafts: Drafts, eos_ids: Ids) -> Law:
+        wanted = sample.request.sampling
+        wanted = replace(wanted, temperature=0.0) if batch[0].sampling.greedy else wanted
+        return sound_law(row, with_sampling(sample, wanted), drafts, eos_ids)
+
+    return among(setup, batch, law)
+
+
+@replacing("_law", transaction)
+def m06b(row: Law, sample: Sample, drafts: Drafts, eos_ids: Ids) -> Law:
+    """Temperature one counts as not set, and that as greedy, though top_k is set."""
+    wanted = sample.request.sampling
+    wanted = replace(wanted, temperature=0.0) if wanted.temperature == 1.0 and wanted.top_k else wanted
+    return sound_law(row, with_sampling(sample, wanted), drafts, eos_ids)
+
+
+@replacing("_law", transaction)
+def m06c(row: Law, sample: Sample, drafts: Drafts, eos_ids: Ids) -> Law:
+    """Filters are applied, and then the best token of what is left is taken. Shows wherever there is a filter."""
+    found, wanted = sound_law(row, sample, drafts, eos_ids), sample.request.sampling
+    filters = wanted.top_k or wanted.top_p < 1 or wanted.min_p
+    return point(int(found.argmax()), found) if filters else found
+
+
+def m06d(setup: Setup) -> Decoder:
+    """The best token of a greedy row is read after the columns were sorted for the sampled rows: a place, not an id."""
+    batch: list[Request] = []
+
+    def law(row: Law, sample: Sample, drafts: Drafts, eos_ids: Ids) -> Law:
+        found, wanted = sound_law(row, sample, drafts, eos_ids), sample.request.sampling
+        mixed = any(request.sampling.top_k and not request.sampling.greedy for request in batch)
+        return point(0, found) if wanted.greedy and mixed else found
+
+    return among(setup, batch, law)
+
+
+@dataclass(slots=True)
+class Flat:
+    """Where the rows of one tick stand when all their positions are written one after the other."""
+
+    live: list[tuple[int, int]] = field(default_factory=list)  # samples that are still running, in order
+    samplings: list[Sampling] = field(default_factory=list)
+    begin: int = 0
+
+
+def m06e(setup: Setup) -> Decoder:
+    """Parameters are repeated K + 1 times for each row, though rows drafted fewer, so that rows get those of rows in
+    front of them. Exact while all draft K tokens."""
+    flat = Flat()
+
+    def plan(self: ReferenceDecoder) -> Plan:
+        flat.live = [
+            (sample.request_id, sample.index)
+            for live in self._live.values()
+            for sample in live.samples
+            if sample.reason is None
+        ]
+        return sound_plan.fget(self)
+
+    def law(row: Law, sample: Sample, drafts: Drafts, eos_ids: Ids) -> Law:
+        place = (flat.begin + len(drafts)) // (width + 1)
+        wanted = flat.samplings[min(place, len(flat.samplings) - 1)]
+        wanted = wanted if wanted.greedy == sample.request.sampling.greedy else sample.request.sampling
+        return sound_law(row, with_sampling(sample, wanted), drafts, eos_ids)
+
+    def advance(sample: Sample, plan: Plan) -> tuple[Sample, Tokens]:
+        if flat.live and flat.live[0] == (sample.request_id, sample.index):
+            flat.samplings.clear()
+            flat.begin = 0
+        flat.samplings.append(sample.request.sampling)
+        after, tokens = sound_advance(sample, plan)
+        flat.begin += len(after.rounds[-1].proposals) + 1
+        return after, tokens
+
+    swaps = {
+        (ReferenceDecoder, "_plan"): property(plan),
+        (transaction, "_law"): law,
+        (decoder, "advance"): advance,
+    }
+    found = planted(setup, swaps)
+    width = found.claims.limits.max_draft
+    return found
+
+
+@replacing("_law", transaction)
+def m06f(row: Law, sample: Sample, drafts: Drafts, eos_ids: Ids) -> Law:
+    """min_p is taken and dropped without a word."""
+    return sound_law(row, with_sampling(sample, replace(sample.request.sampling, min_p=0.0)), drafts, eos_ids)
+
+
+def m06g(setup: Setup) -> Decoder:
+    """min_p is refused, though it is claimed."""
+
+    def validate(request: Request, limits: Limits) -> None:
+        sound_validate(request, limits)
+        if request.sampling.min_p:
+            raise InvalidRequest("min_p", "is not supported")
+
+    return planted(setup, {(decoder, "validate"): validate})
+
+
+class Narrow(BlackBox):
+    """A decoder that claims neither min_p nor logprobs, and refuses both by name."""
+
+    @property
+    def claims(self) -> Claims:
+        claims = super().claims
+        return replace(claims, sampling=claims.sampling - {"min_p", "logprobs"})
+
+    def submit(self, request: Request) -> int:
+        for name, given in (("min_p", request.sampling.min_p > 0), ("logprobs", request.logprobs is not None)):
+            if given:
+                self.refuse(name)
+        return super().submit(replace(request, logprobs=None, sampling=replace(request.sampling, min_p=0.0)))
+
+    def refuse(self, name: str) -> None:
+        raise InvalidRequest(name, "is not honoured by this decoder")
+
+
+class Silent(Narrow):
+    """The same, but what is not honoured is dropped without a word."""
+
+    def refuse(self, name: str) -> None:
+        pass
+
+
+class Misnamed(Narrow):
+    """The same, but the error names no field."""
+
+    def refuse(self, name: str) -> None:
+        raise InvalidRequest("request", "is not supported")
+
+
+def narrow(setup: Setup) -> Decoder:
+    return Narrow(make(setup))
+
+
+def narrow_silent(setup: Setup) -> Decoder:
+    return Silent(make(setup))
+
+
+def narrow_misnamed(setup: Setup) -> Decoder:
+    return Misnamed(make(setup))
+
+
+def bare(wanted: Sampling) -> Sampling:
+    """Without penalties and bias."""
+    return replace(wanted, repetition_penalty=1.0, presence_penalty=0.0, frequency_penalty=0.0, logit_bias=())
+
+
+def seen(row: Law, sample: Sample, output: Ids, forbidden: Ids) -> Law:
+    """The law under this history and these forbidden ids."""
+    request = sample.request
+    return filtered(processed(row, request.sampling, request.prompt, output, forbidden), request.sampling)
+
+
+def ends(sample: Sample, length: int, eos_ids: Ids) -> Ids:
+    """What is forbidden behind `length` tokens of output."""
+    return eos_ids if length < sample.request.min_tokens else ()
+
+
+def m08a(setup: Setup) -> Decoder:
+    """Proposals are counted and not taken back when they are rejected. Silent while all are accepted."""
+    rejected: dict[tuple[int, int], Drafts] = {}
+
+    def law(row: Law, sample: Sample, drafts: Drafts, eos_ids: Ids) -> Law:
+        output = sample.output + drafts
+        counted = rejected.get((sample.request_id, sample.index), ()) + output
+        return seen(row, sample, counted, ends(sample, len(output), eos_ids))
+
+    def advance(sample: Sample, plan: Plan) -> tuple[Sample, Tokens]:
+        after, tokens = sound_advance(sample, plan)
+        done, key = after.rounds[-1], (sample.request_id, sample.index)
+        rejected[key] = rejected.get(key, ()) + done.proposals[done.accepted :]
+        return after, tokens
+
+    return planted(setup, {(transaction, "_law"): law, (decoder, "advance"): advance})
+
+
+@replacing("_law", transaction)
+def m08b(row: Law, sample: Sample, drafts: Drafts, eos_ids: Ids) -> Law:
+    """A row does not see the drafts of its own span in front of it. Silent at K = 1."""
+    return seen(row, sample, sample.output, ends(sample, len(sample.output + drafts), eos_ids))
+
+
+@replacing("_law", transaction)
+def m08c(row: Law, sample: Sample, drafts: Drafts, eos_ids: Ids) -> Law:
+    """The last token of the round before is counted twice from the second row on. Shows in penalties that count."""
+    output = sample.output + drafts
+    twice = sample.output[-1:] + output if drafts else output
+    return seen(row, sample, twice, ends(sample, len(output), eos_ids))
+
+
+@replacing("_law", transaction)
+def m08d(row: Law, sample: Sample, drafts: Drafts, eos_ids: Ids) -> Law:
+    """Penalties and bias reach the first row of a span only."""
+    return sound_law(row, with_sampling(sample, bare(sample.request.sampling)) if drafts else sample, drafts, eos_ids)
+
+
+@replacing("_law", transaction)
+def m08e(row: Law, sample: Sample, drafts: Drafts, eos_ids: Ids) -> Law:
+    """min_tokens forbids the end of sequence on one row too many, behind a draft only. One token wide."""
+    output = sample.output + drafts
+    return seen(row, sample, output, ends(sample, len(output) - bool(drafts), eos_ids))
+
+
+@replacing("_law", transaction)
+def m08f(row: Law, sample: Sample, drafts: Drafts, eos_ids: Ids) -> Law:
+    """The history lacks the newest token."""
+    output = sample.output + drafts
+    return seen(row, sample, output[:-1], ends(sample, len(output), eos_ids))
+
+
+@replacing("_law", transaction)
+def m08g(row: Law, sample: Sample, drafts: Drafts, eos_ids: Ids) -> Law:
+    """The end of min_tokens inside a span takes effect in the round after it."""
+    return seen(row, sample, sample.output + drafts, ends(sample, len(sample.output), eos_ids))
+
+
+def m08h(setup: Setup) -> Decoder:
+    """Drafts are verified by the raw law, as the drafter made them; what is drawn has the processed one. It looks
+    like a gain in acceptance."""
+    raw: list[Law] = []
+
+    def law(row: Law, sample: Sample, drafts: Drafts, eos_ids: Ids) -> Law:
+        if not drafts:
+            raw.clear()
+        raw.append(filtered(processed(row, Sampling(), (), ()), sample.request.sampling))
+        return sound_law(row, sample, drafts, eos_ids)
+
+    def verify(rule: Rule, p: Sequence[Law], drafts: Ids, q: Chain, uniform: Uniform) -> Verdict:
+        accepted = sound_verify(rule, raw, drafts, q, uniform).accepted
+        return sound_verify(rule, [*raw[:accepted], p[accepted]], drafts[:accepted], q[:accepted], uniform)
+
+    return planted(setup, {(transaction, "_law"): law, (transaction, "verify"): verify})
