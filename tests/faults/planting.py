@@ -39,7 +39,7 @@ def planted(setup: Setup, swaps: Mapping[Place, Any], sound: Make = make) -> Any
         @wraps(method)
         def call(*arguments: Any, **named: Any) -> Any:
             with swapped(swaps):
-                return method(*arguments, **named)
+                return getattr(kind, method.__name__)(*arguments, **named)  # which may be swapped itself
 
         return call
 
