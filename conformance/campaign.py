@@ -1,19 +1,22 @@
 """The histories of a run: drawn and played once, as far as chapters ask for more, and shared by all of them."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 from zlib import crc32
 
-from .compare import compare
-from .drive import guarded
+from specqual.contract import Sampling
+
+from .compare import RECURRENT, compare
+from .drive import NotOffered, guarded
 from .evidence import Case, Evidence, Guard
-from .history import CHUNKS, Step, cast_of, told
+from .history import CHUNKS, Cast, cast_of, told
 from .lab import Lab
 from .machine import Stage, draw
 from .player import Player, Unlike
-from .shrink import shrink
+from .shrink import Steps, shrink
 from .twin import Twin
 
 
@@ -21,12 +24,14 @@ from .twin import Twin
 class Story:
     """One history that was played: its steps, the rules that really ran, and the first difference of each chapter."""
 
-    steps: tuple[Step, ...]
+    steps: Steps
+    cast: Cast
     rules: int
     comparisons: int
     largest: float
     unlike: dict[str, Unlike]
     counts: Counter[str]
+    longest: int  # K
 
 
 @dataclass
@@ -47,16 +52,32 @@ class Campaign:
             chunks = tuple(size for size in CHUNKS if takes(decoder, chunk=size))
         self.stage = Stage(cast_of(self.lab), self.lab.longest, lags, chunks)
 
-    def play(self, steps: tuple[Step, ...]) -> Story:
+    def play(self, steps: Steps, cast: Cast | None = None) -> Story:
         """Play a history on a decoder of its own, and compare it with the twin."""
         with self.twin.fresh() as decoder:
-            player = Player(self.lab, self.twin, decoder, self.stage.cast)
+            player = Player(self.lab, self.twin, decoder, self.stage.cast if cast is None else cast)
             player.play(steps)
         found = compare(player, self.lab.effort.replays)
         first: dict[str, Unlike] = {}
         for unlike in found:
             first.setdefault(unlike.chapter, unlike)
-        return Story(steps, player.ran, player.comparisons, player.largest, first, player.counts)
+        return Story(
+            steps, player.cast, player.ran, player.comparisons, player.largest, first, player.counts, self.lab.longest
+        )
+
+    @cached_property
+    def recurrent(self) -> bool:
+        """Whether the decoder shows a recurrent state."""
+        request = self.stage.cast[0]
+        self.twin.plain(replace(request, max_tokens=2, sampling=Sampling(), n=1))
+        state = next(iter(self.twin.states([request.prompt]).values()))
+        return any(name.endswith(RECURRENT) for name in state.tensors)
+
+    def owning(self) -> None:
+        """Raise NotOffered where there is nothing to account for."""
+        with self.twin.fresh() as decoder:
+            if not guarded("resources", decoder.resources):
+                raise NotOffered("the decoder owns nothing between rounds: it counts no resources")
 
     def _another(self) -> Story:
         """The next history. It has a number of its own, because what Hypothesis draws in one go is much alike."""
@@ -76,7 +97,7 @@ class Campaign:
         """A smaller history in which the chapter's property does not hold either."""
         stories = {story.steps: story}
 
-        def fails(steps: tuple[Step, ...]) -> int | None:
+        def fails(steps: Steps) -> int | None:
             stories[steps] = played = self.play(steps)
             unlike = played.unlike.get(chapter)
             return None if unlike is None else unlike.place
@@ -86,31 +107,45 @@ class Campaign:
         return stories[steps] if steps in stories else self.play(steps)
 
     def evidence(self, chapter: str, guards: Sequence[str]) -> Evidence:
-        """What the histories say about a chapter; the hazards named by `guards` must have occurred in them."""
+        """What the random histories say about a chapter; the hazards named by `guards` must have occurred in them."""
         story = self.until(chapter)
         if story is not None:
             if chapter not in self._shrunk:
                 self._shrunk[chapter] = self.shrunk(chapter, story)
-            return Evidence("histories", [self.case(chapter, self._shrunk[chapter])])
-        counts = sum((story.counts for story in self.stories), Counter[str]())
-        cases = [self.case(chapter, story) for story in self.stories]
-        hazards = [Guard(hazard, sum(n for name, n in counts.items() if name.startswith(hazard))) for hazard in guards]
-        return Evidence("histories", cases, hazards, dict(sorted(counts.items())))
+            return evidence_of([self._shrunk[chapter]], chapter, ())
+        return evidence_of(self.stories, chapter, guards)
 
-    def case(self, chapter: str, story: Story) -> Case:
-        """A story as JSON, cut behind the step that shows the chapter's difference."""
-        unlike = story.unlike.get(chapter)
-        steps = story.steps if unlike is None else story.steps[: unlike.place + 1]
-        seen = None
-        if unlike is not None:
-            seen = {name: getattr(unlike, name) for name in ("what", "expected", "actual", "tolerance")}
-        return {
-            "history": told(steps, self.stage.cast, self.lab.longest),
-            "rules": story.rules,
-            "comparisons": story.comparisons,
-            "largest": story.largest,
-            "difference": seen,
-        }
+    def scenes(self, chapter: str, scenes: Iterable[tuple[Steps, Cast]], guards: Sequence[str]) -> Evidence:
+        """What histories written on purpose say about a chapter; the first one that fails ends them."""
+        stories: list[Story] = []
+        for steps, cast in scenes:
+            stories.append(self.play(steps, cast))
+            if chapter in stories[-1].unlike:
+                return evidence_of(stories[-1:], chapter, ())
+        return evidence_of(stories, chapter, guards)
+
+
+def evidence_of(stories: Sequence[Story], chapter: str, guards: Sequence[str]) -> Evidence:
+    """Stories as evidence; a guard counts every hazard whose name begins as it does."""
+    counts = sum((story.counts for story in stories), Counter[str]())
+    hazards = [Guard(hazard, sum(n for name, n in counts.items() if name.startswith(hazard))) for hazard in guards]
+    return Evidence("histories", [case_of(story, chapter) for story in stories], hazards, dict(sorted(counts.items())))
+
+
+def case_of(story: Story, chapter: str) -> Case:
+    """A story as JSON, cut behind the step that shows the chapter's difference."""
+    unlike = story.unlike.get(chapter)
+    steps = story.steps if unlike is None else story.steps[: unlike.place + 1]
+    seen = None
+    if unlike is not None:
+        seen = {name: getattr(unlike, name) for name in ("what", "expected", "actual", "tolerance")}
+    return {
+        "history": told(steps, story.cast, story.longest),
+        "rules": story.rules,
+        "comparisons": story.comparisons,
+        "largest": story.largest,
+        "difference": seen,
+    }
 
 
 def takes(decoder: Any, **sizes: int) -> bool:

@@ -1,6 +1,7 @@
 """A played history against the twin: states equal a replay of the tokens, outputs and rounds a request alone."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -68,6 +69,10 @@ def unlike_states(one: Played, seen: Look, expected: State, tolerance: float) ->
         what = f"{where}: tokens with a target state"
         yield Unlike("RWD", seen.place, what, len(seen.tokens) - 1, seen.state.length)
         return
+    streams = sum(name.endswith(".key") for name in expected.tensors)
+    if seen.fresh and expected.pages and len(seen.state.pages) > len(expected.pages) + streams:
+        what = f"{where}: pages held beyond those of a replay and one a stream"
+        yield Unlike("RES", seen.place, what, 0, len(seen.state.pages) - len(expected.pages) - streams)
     for chapter, mine in (("RWD", rows), ("REC", recurrent)):
         actual, wanted = mine(seen.state.tensors), mine(expected.tensors)
         first = next(first_difference(wanted, actual, seen.state.positions, expected.positions, tolerance), None)
@@ -124,6 +129,13 @@ def shapes(player: Player, one: Played) -> None:
             drafted = len(r.proposals)
             kind = "no draft" if not drafted else "full acceptance" if r.accepted == drafted else "partial acceptance"
             player.counts["first draft rejected" if drafted and not r.accepted else kind] += 1
+            player.counts[f"{r.accepted} drafts accepted"] += bool(drafted)
+    for sample in range(one.request.n):
+        own = [r for r in one.rounds if r.sample == sample]
+        undrafted = (a.accepted > 0 and not b.proposals for a, b in pairwise(own))
+        player.counts["undrafted behind an acceptance"] += sum(undrafted)
+    if one.warm is not None and one.rounds and one.disturbed is None:
+        player.counts["prefix hits"] += one.rounds[0].target_forwards < -(-len(one.request.prompt) // player.size)
 
 
 # -- outputs -----------------------------------------------------------------------------------------------------------

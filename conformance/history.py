@@ -17,6 +17,10 @@ CHUNKS = (256, 1, 16, 48, 64)
 FAMILIES = 3
 
 
+Cast = tuple[Request, ...]
+"""The requests that a history submits, by place."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One rule. `who` is a place in the cast for `submit`, else that of a submission in its history; `amount` is a

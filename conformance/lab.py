@@ -40,12 +40,13 @@ class Effort:
     histories: int  # of at least 50 rules
     replays: int  # of states per history, beside those that a plain run passes
     shrinks: int  # attempts to shrink a failing history
+    rejections: int  # of one run in which every draft is wrong
 
 
 EFFORTS = {
-    Profile.QUICK: Effort(4, 32, 12, 12, 12, 400, 0.3, 24, 3, 4, 60),
-    Profile.CORE: Effort(16, 96, 24, 100, 60, 5_000, 0.1, 100, 100, 4, 200),
-    Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 50_000, 0.03, 200, 400, 8, 400),
+    Profile.QUICK: Effort(4, 32, 12, 12, 12, 400, 0.3, 24, 3, 4, 60, 48),
+    Profile.CORE: Effort(16, 96, 24, 100, 60, 5_000, 0.1, 100, 100, 4, 200, 300),
+    Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 50_000, 0.03, 200, 400, 8, 400, 1_000),
 }
 ALPHA = 1e-6  # false alarms of a whole run
 SHARES = {"LAW-6": ALPHA / 2, "RNG-3": ALPHA / 2}  # of the clauses that chance can mislead
@@ -89,6 +90,11 @@ class Lab:
     @property
     def effort(self) -> Effort:
         return self.run.effort
+
+    @property
+    def thorough(self) -> bool:
+        """Whether cases are taken in full that a quick run takes in part."""
+        return self.run.profile is not Profile.QUICK
 
     def random(self, clause: str) -> Random:
         """Random choices of one clause; other clauses do not disturb it."""

@@ -16,8 +16,9 @@ from specqual.contract import Request
 from .history import CHUNKS, Step, family_of
 
 RULES = 58  # of one history: some will find nothing to act on, and at least 50 shall run
-DRAWN = 200  # histories, until one is worth playing
+DRAWN = 200  # histories drawn, until one is worth playing
 AT_ONCE = 6  # submissions that may wait for each other
+FILLING = 4  # ticks that a prompt may take, roughly
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Stage:
 
 
 class Machine(RuleBasedStateMachine):
-    """One history. Whom a rule is about is counted back from the newest submission, so that it is likely to be live."""
+    """One history. The newest submission is the simplest choice of whom a rule is about."""
 
     stage: Stage
 
@@ -39,16 +40,23 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.steps = list[Step]()
         self.submitted = list[int]()  # places in the cast
-        self.ended = set[int]()  # places among the submissions: cancelled, or surely finished
+        self.left = dict[int, int]()  # of each submission that may be live: the ticks until it has surely ended
+        self.held = set[int]()
         self.scripted = False
 
     def write(self, verb: str, who: int = 0, amount: int = 0) -> None:
         self.steps.append(Step(verb, who, amount))
 
-    @property
-    def open(self) -> list[int]:
-        """Submissions that may be live, the newest first."""
-        return [place for place in reversed(range(len(self.submitted))) if place not in self.ended]
+    def enter(self, place: int) -> None:
+        """Submit a request of the cast."""
+        self.write("submit", place)
+        self.left[len(self.submitted)] = self.stage.cast[place].max_tokens + FILLING
+        self.submitted.append(place)
+
+    def ticks(self, count: int) -> None:
+        self.write("step", amount=count)
+        self.left = {who: left - count * (who not in self.held) for who, left in self.left.items()}
+        self.left = {who: left for who, left in self.left.items() if left > 0}
 
     @initialize(scripted=st.booleans())
     def drafter(self, scripted: bool) -> None:
@@ -59,58 +67,54 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def step(self) -> None:
-        self.write("step", amount=1)
+        self.ticks(1)
 
-    @rule(ticks=st.integers(1, 3))
-    def steps_on(self, ticks: int) -> None:
-        self.write("step", amount=ticks)
+    @rule(ticks=st.integers(1, 3), data=st.data())
+    def steps_on(self, ticks: int, data: st.DataObject) -> None:
+        """Some ticks, and somebody to be served in them."""
+        if not self.left:
+            self.enter(data.draw(st.integers(0, len(self.stage.cast) - 1)))
+        self.ticks(ticks)
 
-    @rule()
-    def one_more_step(self) -> None:
-        self.write("step", amount=1)
-
-    @precondition(lambda self: len(self.open) < AT_ONCE)
+    @precondition(lambda self: len(self.left) < AT_ONCE)
     @rule(data=st.data())
     def submit(self, data: st.DataObject) -> None:
-        place = data.draw(st.integers(0, len(self.stage.cast) - 1))
-        self.write("submit", place)
-        self.submitted.append(place)
+        self.enter(data.draw(st.integers(0, len(self.stage.cast) - 1)))
 
-    @precondition(lambda self: self.submitted and len(self.open) < AT_ONCE)
+    @precondition(lambda self: self.submitted and len(self.left) < AT_ONCE)
     @rule(data=st.data())
     def submit_sharing(self, data: st.DataObject) -> None:
         """A prompt that begins as an earlier one does."""
         other = self.stage.cast[self.submitted[data.draw(st.integers(0, len(self.submitted) - 1))]]
-        place = data.draw(st.sampled_from(family_of(other, self.stage.cast)))
-        self.write("submit", place)
-        self.submitted.append(place)
+        self.enter(data.draw(st.sampled_from(family_of(other, self.stage.cast))))
 
-    def _about(self, verb: str, back: int) -> int:
-        who = self.open[min(back, len(self.open) - 1)]
-        self.write(verb, who)
-        return who
+    @precondition(lambda self: self.left)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        who = data.draw(st.sampled_from(sorted(self.left, reverse=True)))
+        del self.left[who]
+        self.write("cancel", who)
 
-    @precondition(lambda self: self.open)
-    @rule(back=st.integers(0, AT_ONCE - 1))
-    def cancel(self, back: int) -> None:
-        self.ended.add(self._about("cancel", back))
+    @precondition(lambda self: self.left.keys() - self.held)
+    @rule(data=st.data())
+    def preempt(self, data: st.DataObject) -> None:
+        who = data.draw(st.sampled_from(sorted(self.left.keys() - self.held, reverse=True)))
+        self.held.add(who)
+        self.write("preempt", who)
 
-    @precondition(lambda self: self.open)
-    @rule(back=st.integers(0, AT_ONCE - 1))
-    def preempt(self, back: int) -> None:
-        self._about("preempt", back)
+    @precondition(lambda self: self.held & self.left.keys())
+    @rule(data=st.data())
+    def resume(self, data: st.DataObject) -> None:
+        who = data.draw(st.sampled_from(sorted(self.held & self.left.keys())))
+        self.held.remove(who)
+        self.write("resume", who)
 
-    @precondition(lambda self: self.open)
-    @rule(back=st.integers(0, AT_ONCE - 1))
-    def resume(self, back: int) -> None:
-        self._about("resume", back)
-
-    @precondition(lambda self: len(self.open) == AT_ONCE)
+    @precondition(lambda self: len(self.left) > AT_ONCE // 2)
     @rule()
     def drain(self) -> None:
         """Resume whoever waits, step until all is done, and once more with nothing to do."""
         self.write("drain")
-        self.ended.update(range(len(self.submitted)))
+        self.left.clear()
 
     @precondition(lambda self: self.scripted)
     @rule(data=st.data())
@@ -173,4 +177,4 @@ def worthwhile(steps: Sequence[Step]) -> bool:
     """Whether a drawn history is worth playing: Hypothesis leaves out rules at random, and draws plain ones, too."""
     submitted = sum(step.verb == "submit" for step in steps)
     ticks = sum(step.amount for step in steps if step.verb == "step")
-    return len(steps) > 50 and submitted >= 4 and ticks >= 12 and len({step.verb for step in steps}) >= 6
+    return len(steps) > 50 and submitted >= 4 and ticks >= 12 and len({step.verb for step in steps}) >= 5

@@ -59,6 +59,7 @@ class Books:
         late = {chapter for tick, chapter in self._due if tick <= self._ticks}
         waiting = any(tick > self._ticks for tick, _ in self._due)
         self._due = [(tick, chapter) for tick, chapter in self._due if tick > self._ticks]
+        self.player.counts["accounts closed"] += not waiting
         for kind, count in (("pages", len(owners)), ("slots", len(set(slots)))):
             if kind in free and not waiting:
                 for chapter in sorted({"RES", *late}):

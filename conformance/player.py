@@ -9,7 +9,7 @@ from typing import Any
 from specqual.contract import Finished, Proposal, Refused, Request, Round, ScriptContext, State, Tokens
 
 from .drive import DecoderError, NotOffered, guarded
-from .history import Step, name
+from .history import CHUNKS, Step, name
 from .lab import Lab
 from .ownership import Books
 from .twin import Ids, Twin, committed, look
@@ -83,11 +83,14 @@ class Player:
     ran: int = 0  # rules that had something to act on
     place: int = 0
     lag: int = 0
+    size: int = CHUNKS[0]  # chunk
+    drafted: set[bool] = field(default_factory=set)  # whether the rounds committed in the last tick had drafts
     own: bool = True  # drafts came from the configured drafter at its own length, all the time
     _script: int | None = None  # what the script in force counts
 
     def __post_init__(self) -> None:
         self.books = Books(self)
+        guarded("schedule", lambda: self.decoder.schedule(chunk=self.size))
 
     def play(self, steps: Sequence[Step]) -> None:
         """Every step, and then whatever brings all requests to their end."""
@@ -193,6 +196,7 @@ class Player:
 
     def chunk(self, step: Step) -> None:
         guarded("schedule", lambda: self.decoder.schedule(chunk=step.amount))
+        self.size = step.amount
         self.disturb()
 
     def set_lag(self, step: Step) -> None:
@@ -211,7 +215,7 @@ class Player:
         one, longest, right = self.played[place], self.lab.longest, self._script
         assert right is not None
         if right == longest + 2:
-            right = (context.round_index + 3 * place + 2 * context.sample) % (longest + 2)
+            right = (context.round_index - 1 + place + context.sample) % (longest + 2)
         if right == longest + 1:
             return Proposal.certain(())
         known = self.twin.plain(one.request).samples[context.sample]
@@ -240,6 +244,7 @@ class Player:
         for one in served:
             if len(served) > 1 and one.neighbours is None:
                 one.neighbours = self.place
+                self.counts["served beside another"] += 1
         known = {one.request_id: one for one in self.played}
         self.counts["ticks with lag 1"] += bool(self.lag and served)
         for event in guarded("step", self.decoder.step):
@@ -247,9 +252,11 @@ class Player:
             if one is None:
                 raise DecoderError(f"an event names request {event.request_id}, which was not submitted here")
             self.hear(one, event)
+        self.drafted.clear()
         for one in self.played:
             if one.live:
                 self.look(one)
+        self.counts["drafted beside undrafted"] += len(self.drafted) > 1
         self.books.tick()
 
     def hear(self, one: Played, event: Any) -> None:
@@ -276,3 +283,5 @@ class Player:
                 if before is None or (before.tokens, before.state.length) != (tokens, state.length):
                     fresh = len(tokens) > len(before.tokens if before is not None else one.request.prompt)
                     one.looks.append(Look(self.place, sample, tokens, state, fresh))
+                    if fresh and before is not None and any(one.samples):
+                        self.drafted.add(bool([r for r in rounds if r.sample == sample][-1].proposals))

@@ -1,0 +1,34 @@
+"""RES: pages and slots are conserved, have one owner, come back, and do not grow beyond what a length needs."""
+
+from dataclasses import replace
+
+from specqual.conformance import scenes
+from specqual.conformance.chapter import clause
+from specqual.conformance.drive import NotOffered
+from specqual.conformance.evidence import Evidence, Guard
+from specqual.conformance.history import PAGE
+from specqual.conformance.lab import Lab
+from specqual.conformance.longrun import held
+
+
+@clause("RES-1")
+def test_pages_and_slots_of_a_history_are_conserved_and_have_one_owner(lab: Lab) -> Evidence:
+    lab.campaign.owning()
+    return lab.campaign.evidence("RES", ["accounts closed", "idle ticks"])
+
+
+@clause("RES-2")
+def test_warm_requests_say_what_cold_ones_say(lab: Lab) -> Evidence:
+    found = lab.campaign.scenes("RES", scenes.warm(lab), [])
+    if not found.notes.get("prefix hits") and found.cases[0]["difference"] is None:
+        raise NotOffered("no prompt was served from what an earlier one left behind")
+    return replace(found, guards=[Guard("prefix hits", int(found.notes.get("prefix hits", 0)))])
+
+
+@clause("RES-3")
+def test_pages_held_do_not_grow_beyond_what_the_length_needs(lab: Lab) -> Evidence:
+    lab.campaign.owning()
+    tokens = max(3 * PAGE, lab.effort.rejections // 2)
+    request = scenes.requests(lab, "RES-3", [1], tokens)[0]
+    cases, _ = held(lab, request)
+    return Evidence("values", cases)
