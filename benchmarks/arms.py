@@ -1,7 +1,7 @@
 """Arms: the engines that are compared, each built from a frozen description inside a process of its own."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import torch
 
 from specqual import fixtures
 from specqual.contract import Finished, Request, Round, Setup, Tokens
+from specqual.decoder.build import Options, make
 
 Prompts = Sequence[tuple[int, ...]]
 DRAFTERS = {
@@ -19,6 +20,10 @@ DRAFTERS = {
     "markov": "Markov",
 }
 LOOKED_UP = 3  # longest suffix of the n-gram arm
+OFF = {  # the target alone without what invariance costs: label and options of the decoder
+    "untiled": ("target only, untiled", {"invariant": 0}),
+    "sdpa": ("target only, SDPA", {"attention": "sdpa"}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +62,14 @@ def arms_of(name: str, dtype: str, samples: int) -> tuple[Arm, ...]:
     target = fixtures.path(name)
     cold = {"prefixes": 0, "samples": samples}
 
-    def own(arm: str, label: str, draft: Path | None = None, **options: int | str) -> Arm:
+    def own(arm: str, label: str, draft: Path | None = None, **options: Any) -> Arm:
         return Arm(arm, label, "specqual", Setup(target=target, draft=draft, dtype=dtype, options=cold | options))
 
+    known = {option.name for option in fields(Options)}
     drafters = {key: f"{name}-{key}" for key in DRAFTERS if f"{name}-{key}" in fixtures.names()}
-    arms = [own("target-only", "target only"), own("ngram", "n-gram", ngram=LOOKED_UP)]
+    arms = [own("target-only", "target only")]
+    arms += [own(key, label, **options) for key, (label, options) in OFF.items() if options.keys() <= known]
+    arms.append(own("ngram", "n-gram", ngram=LOOKED_UP))
     arms += [own(key, DRAFTERS[key], fixtures.path(draft)) for key, draft in drafters.items()]
     arms.append(Arm("transformers", "Transformers, generate", "transformers", Setup(target=target, dtype=dtype)))
     if "dflash2" in drafters:
@@ -72,8 +80,6 @@ def arms_of(name: str, dtype: str, samples: int) -> tuple[Arm, ...]:
 
 def specqual_runner(setup: Setup) -> Runner:
     """The optimised decoder: all requests at once, stepped to their ends."""
-    from specqual.decoder import make
-
     decoder = make(setup)
 
     def run(prompts: Prompts, tokens: int) -> Ran:

@@ -21,13 +21,15 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """All trials of an arm at a batch size: tokens per second of each, and what the first one told beside it."""
+    """All trials of an arm at a batch size: tokens per second of each, by the clock and of processor time, and what the
+    first trial told beside it."""
 
     model: str
     batch: int
     arm: str
     label: str
     speeds: Mapping[int, float]  # by trial
+    cpu_speeds: Mapping[int, float]
     info: Mapping[str, Any]
 
     @property
@@ -36,11 +38,19 @@ class Cell:
 
     def over(self, other: "Cell") -> Spread:
         """How many times faster than another, trial by trial."""
-        return Spread.of([self.speeds[trial] / other.speeds[trial] for trial in self.speeds if trial in other.speeds])
+        return _ratios(self.speeds, other.speeds)
+
+    def cpu_over(self, other: "Cell") -> Spread:
+        """The same in processor time: what a busy machine disturbs less."""
+        return _ratios(self.cpu_speeds, other.cpu_speeds)
 
     def same(self, other: "Cell") -> int:
         """How many of its requests have the very output that they have in another."""
         return sum(a == b for a, b in zip(self.info["outputs"], other.info["outputs"], strict=True))
+
+
+def _ratios(speeds: Mapping[int, float], others: Mapping[int, float]) -> Spread:
+    return Spread.of([speeds[trial] / others[trial] for trial in speeds if trial in others])
 
 
 Cells = Mapping[tuple[str, int, str], Cell]
@@ -77,25 +87,39 @@ def gather(content: Mapping[str, Any]) -> Cells:
     for entry in content["benchmarks"]:
         info = entry["extra_info"]
         found.setdefault((info["model"], info["batch"], info["arm"]), []).append(entry)
-    return {
-        key: Cell(
-            *key,
-            entries[0]["extra_info"]["label"],
-            {e["extra_info"]["trial"]: e["extra_info"]["tokens"] / e["stats"]["median"] for e in entries},
-            entries[0]["extra_info"],
-        )
-        for key, entries in found.items()
-    }
+    return {key: _cell(key, entries) for key, entries in found.items()}
 
 
-def goals(cells: Cells) -> list[tuple[str, Goal, Spread | None]]:
-    """Each goal on each model; None where one of its arms was not measured."""
+def _cell(key: tuple[str, int, str], entries: Sequence[Mapping[str, Any]]) -> Cell:
+    infos = [entry["extra_info"] for entry in entries]
+    speeds = {i["trial"]: i["tokens"] / e["stats"]["median"] for i, e in zip(infos, entries, strict=True)}
+    return Cell(*key, infos[0]["label"], speeds, {i["trial"]: i["tokens"] / i["cpu_seconds"] for i in infos}, infos[0])
 
-    def ratio(model: str, goal: Goal) -> Spread | None:
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a goal comes to on a model; the ratios are None where one of its arms was not measured."""
+
+    model: str
+    goal: Goal
+    ratio: Spread | None
+    cpu_ratio: Spread | None
+
+    @property
+    def verdict(self) -> str:
+        return self.goal.verdict(self.ratio)
+
+
+def goals(cells: Cells) -> list[Found]:
+    """Each goal on each model."""
+
+    def found(model: str, goal: Goal) -> Found:
         arm, base = (cells.get((model, goal.batch, name)) for name in (goal.arm, goal.base))
-        return None if arm is None or base is None else arm.over(base)
+        if arm is None or base is None:
+            return Found(model, goal, None, None)
+        return Found(model, goal, arm.over(base), arm.cpu_over(base))
 
-    return [(model, goal, ratio(model, goal)) for model in dict.fromkeys(key[0] for key in cells) for goal in GOALS]
+    return [found(model, goal) for model in dict.fromkeys(key[0] for key in cells) for goal in GOALS]
 
 
 def busy(content: Mapping[str, Any]) -> float:

@@ -16,6 +16,7 @@ from specqual.conformance.processors import PENALTIES, decided_inside, histories
 from specqual.conformance.scripts import continuation, greedy_patterns, sampled
 from specqual.conformance.test_ge import alone, hazards, judged, violated
 from specqual.conformance.test_law import rule_of
+from specqual.conformance.test_rng import compared
 from specqual.contract import (
     InvalidRequest,
     Proposal,
@@ -105,14 +106,14 @@ def test_a_sampled_row_is_the_same_alone_and_among_rows_of_other_parameters(lab:
     lengths: set[int] = set()
 
     def compare(how: str, ask: Serve) -> None:
-        single = {request: ask(request).output for request in warm}
+        single = {request: ask(request) for request in warm}
         for name, batch in orders(greedy, warm).items():
             for answer in serve(lab.decoder, batch):
                 lengths.update(len(r.proposals) for r in answer.rounds or ())
                 if answer.request in single:
                     what = f"{answer.request.sampling}, {name}, {how}: alone against in the batch"
-                    expected = list(single[answer.request])
-                    cases.append({"what": what, "expected": expected, "actual": list(answer.output)})
+                    expected, actual, _ = compared(lab, single[answer.request], answer)
+                    cases.append({"what": what, "expected": expected, "actual": actual})
 
     compare("configured drafter", lab.answer)
     if lab.longest and isinstance(lab.decoder, Scripted):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks.arms import Ran
-from benchmarks.report import main
+from benchmarks.report import main, noise
 from benchmarks.results import GOALS, Cell, Spread, gather, goals
 from benchmarks.traffic import traffic
 from specqual import fixtures
@@ -69,7 +69,7 @@ def test_the_page_stands_alone_and_names_every_goal(
 
 
 def cell(speeds: dict[int, float], outputs: tuple[str, ...] = ()) -> Cell:
-    return Cell("m", 1, "a", "A", speeds, {"outputs": outputs})
+    return Cell("m", 1, "a", "A", speeds, speeds, {"outputs": outputs})
 
 
 def test_ratios_are_taken_within_a_trial() -> None:
@@ -85,7 +85,14 @@ def test_a_goal_is_met_at_its_bound_unless_it_asks_for_more_and_says_by_how_much
     assert above.verdict(Spread(1.01, 0.9, 1.1)) == "met"
     assert twice.verdict(Spread(2.0, 1.5, 2.5)) == "met"
     assert twice.verdict(Spread(1.65, 1.5, 2.5)) == "missed by 0.35"
-    assert [ratio for _, _, ratio in goals({("m", 1, "dflash2"): cell({0: 1.0})})] == [None, None, None]
+    alone = goals({("m", 1, "dflash2"): cell({0: 1.0})})
+    assert [found.verdict for found in alone] == ["not measured"] * 3
+
+
+def test_a_busy_machine_is_named_in_the_report() -> None:
+    runs = [{"extra_info": {"cpu_seconds": 1.0}, "stats": {"median": seconds}} for seconds in (1.0, 1.01, 3.0)]
+    assert noise({"benchmarks": runs}) == ""
+    assert "busy" in noise({"benchmarks": runs[1:]})
 
 
 def test_bytes_of_a_round_are_what_its_layers_must_see_and_keep() -> None:
