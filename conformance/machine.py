@@ -6,6 +6,7 @@ compared and shrunk as plain data, so that a failure can be told in words and lo
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
@@ -150,6 +151,7 @@ class _Drawn(BaseException):
         self.steps = steps
 
 
+@lru_cache(maxsize=128)
 def draw(stage: Stage, number: int) -> tuple[Step, ...]:
     """The first history that is worth playing of those that Hypothesis draws; the same for the same number."""
 

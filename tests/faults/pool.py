@@ -13,11 +13,9 @@ from specqual.decoder.engine import Engine
 from specqual.decoder.memory import Memory, Store
 from specqual.decoder.pages import PAGE, Pages, Stream, Table
 from specqual.decoder.plan import wanted
-from specqual.decoder.policies import Decision
 from specqual.decoder.prefixes import CHUNK, Ids, Prefixes
 from specqual.decoder.propose import Ask
 from specqual.decoder.row import Row
-from specqual.decoder.transaction import Terms
 
 from .planting import Place
 from .rows import Notes, put, remembering, swap
@@ -96,8 +94,7 @@ def m17g(self: Store, memory: Memory, streams: Sequence[Stream], end: int) -> No
     for stream in streams:
         table = memory.tables[stream.name]
         if stream.name == "draft.0":
-            shared = [page for page in lender[len(table) : -(-end // PAGE)] if page]
-            table.extend(shared)  # uncounted: of a page that is known to be shared, a writer would take a copy
+            table.extend(page for page in lender[len(table) : -(-end // PAGE)] if page)
     sound_extend(self, memory, streams, end)
 
 
@@ -108,7 +105,7 @@ def m18a(self: Prefixes, memory: Memory, prompt: Ids, most: int) -> None:
     for name, stream in self._store.pages.streams.items():
         if name.startswith("draft") and memory.length:
             self._store.pages.release(memory.tables[name])
-            self._store.pages.extend(memory.tables[name], 0, memory.length)
+            self._store.extend(memory, (stream,), memory.length)
             self._store.pages.settle(stream, memory.tables[name], memory.length)
 
 
@@ -132,8 +129,8 @@ def m18e() -> dict[Place, object]:
         sound_attach(self, memory, prompt, most)
         warm[memory] = memory.length > 0
 
-    def cold(rows: Sequence[Row], decisions: Sequence[Decision], terms: Terms) -> dict[int, Ask]:
-        asks = wanted(rows, decisions, terms)
+    def cold(rows: Sequence[Row], *others: object) -> dict[int, Ask]:
+        asks = wanted(rows, *others)  # type: ignore[arg-type]
         return {place: ask for place, ask in asks.items() if not warm[ask.memory]}
 
     return {(Prefixes, "attach"): attach, (engine, "wanted"): cold}

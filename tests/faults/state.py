@@ -16,7 +16,7 @@ from specqual.decoder.arithmetic import Turns
 from specqual.decoder.block import BlockDrafter
 from specqual.decoder.engine import Engine
 from specqual.decoder.memory import Memory, Store
-from specqual.decoder.pages import Pages, Stream, Table
+from specqual.decoder.pages import PAGE, Pages, Stream, Table
 from specqual.decoder.span import Pass, Span
 from specqual.decoder.target import Transformer
 from specqual.decoder.view import Rows, View, view_of
@@ -37,9 +37,9 @@ def keeping(keep: Keep) -> dict[Place, object]:
     """A forward pass behind which the pool holds something else than the rows of the pass."""
     ends = Notes(0)
 
-    def forward(self: Transformer, spans: Sequence[Span], store: Store) -> Pass:
+    def forward(self: Transformer, spans: Sequence[Span], store: Store, *others: int) -> Pass:
         before = [[rows(store, s.memory, stream, s.start, s.end) for stream in self.streams] for s in spans]
-        found = sound_forward(self, spans, store)
+        found = sound_forward(self, spans, store, *others)
         for span, stale in zip(spans, before, strict=True):
             rejected = max(0, min(ends[span.memory], span.end) - span.start)
             for stream, old in zip(self.streams, stale, strict=True):
@@ -70,7 +70,10 @@ def m13a() -> dict[Place, object]:
 @swap("settle", Pages)
 def m13b(self: Pages, stream: Stream, table: Table, length: int) -> None:
     """One row too many is cropped, and its page goes back. Shows where a commit ends on the first row of a page."""
-    sound_settle(self, stream, table, max(0, length - 1))
+    sound_settle(self, stream, table, length)
+    if length % PAGE == 1:
+        self._give(table[-1])
+        table[-1] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,12 @@ def misplaced(
     sound_ingest(replace(self, turns=turns), memories, starts, features, store)  # type: ignore[arg-type]
 
 
+def room(self: BlockDrafter, memories, starts, features, store: Store) -> None:
+    """Make the pages for rows that will not all be written."""
+    for memory, start, new in zip(memories, starts, features, strict=True):
+        store.extend(memory, self.streams, start + len(new))
+
+
 def in_rounds(starts: Sequence[int], features: Sequence[Tensor], store: Store) -> list[bool]:
     """Which features seem to be those of one round's tokens."""
     return [start > 0 and len(new) <= store.slots.longest for start, new in zip(starts, features, strict=True)]
@@ -121,6 +130,7 @@ def m13c() -> dict[Place, object]:
 @swap("ingest", BlockDrafter)
 def m13d(self: BlockDrafter, memories, starts, features, store: Store) -> None:
     """After a round that accepted nothing the drafter's place is zero again. Shows in draft rows and acceptance."""
+    room(self, memories, starts, features, store)
     starts = [start if len(new) > 1 else 0 for start, new in zip(starts, features, strict=True)]
     sound_ingest(self, memories, starts, features, store)
 
@@ -172,8 +182,11 @@ def m14a(spans: Sequence[Span], *places: object) -> object:
 @swap("ingest", BlockDrafter)
 def m14b(self: BlockDrafter, memories, starts, features, store: Store) -> None:
     """All samples of a batch are cut to the one that accepted least, and the drafter loses tokens of the others."""
-    least = min(len(new) for new in features)
-    sound_ingest(self, memories, starts, [new[:least] for new in features], store)
+    room(self, memories, starts, features, store)
+    if all(in_rounds(starts, features, store)):
+        least = min(len(new) for new in features)
+        features = [new[:least] for new in features]
+    sound_ingest(self, memories, starts, features, store)
 
 
 @remembering
@@ -213,7 +226,8 @@ def m16b() -> dict[Place, object]:
 @swap("view_of", target)
 def m16c(rows: Rows, firsts: Sequence[int], ends: Sequence[int], window: int | None) -> View:
     """The keys of a window are counted from the end of the span, so its first queries miss the oldest ones."""
-    firsts = [max(first, end - (window or end)) for first, end in zip(firsts, ends, strict=True)]
+    if window is not None:
+        firsts = [min(max(f, end - window), f + window - 1) for f, end in zip(firsts, ends, strict=True)]
     return view_of(rows, firsts, ends, window)
 
 
