@@ -14,7 +14,11 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def wide(x: Tensor) -> Tensor:
-    return x.to(wide_dtype(x.dtype))
+    return x if x.dtype in (torch.float32, torch.float64) else x.to(torch.float32)
+
+
+def narrow(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return x if x.dtype == dtype else x.to(dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +34,10 @@ class Linear:
 
 def linear(x: Tensor, module: Linear) -> Tensor:
     """Apply a linear module to one tile [16, in]: [16, out] in x's own dtype."""
-    exact = x.to(module.weight.dtype)
+    exact = wide(x)
     if module.bias is None:
-        return torch.mm(exact, module.weight).to(x.dtype)
-    return torch.addmm(module.bias, exact, module.weight).to(x.dtype)
+        return narrow(torch.mm(exact, module.weight), x.dtype)
+    return narrow(torch.addmm(module.bias, exact, module.weight), x.dtype)
 
 
 def fused(modules: Sequence[Linear]) -> Linear:
@@ -45,17 +49,27 @@ def fused(modules: Sequence[Linear]) -> Linear:
     return Linear(weight, torch.cat(parts))
 
 
+def gain_of(weight: Tensor) -> Tensor:
+    """The gain of a norm, ready to multiply a vector [..., H] of length one: that has a root mean square of H^-0.5."""
+    return weight * weight.shape[-1] ** 0.5
+
+
 def rms_norm(x: Tensor, gain: Tensor, eps: float) -> Tensor:
-    """Normalise the last axis of x [16, ..., H] by its root mean square and multiply by gain [..., H]."""
+    """Normalise the last axis of x [16, ..., H] by its root mean square and multiply by a weight, given as gain_of it
+    [..., H]."""
     exact = wide(x)
-    mean = torch.linalg.vector_norm(exact, dim=-1, keepdim=True).square_().div_(x.shape[-1])
-    return (exact * mean.add_(eps).rsqrt_()).mul_(gain).to(x.dtype)
+    return narrow((exact * shrink(exact, x.shape[-1] * eps)).mul_(gain), x.dtype)
+
+
+def shrink(x: Tensor, eps: float) -> Tensor:
+    """What makes vectors x [..., H] of length one: [..., 1]; eps is added to the square of the length."""
+    return torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().add_(eps).rsqrt_()
 
 
 def mlp(x: Tensor, gate_up: Linear, down: Linear) -> Tensor:
     """The gated MLP of one tile [16, H]: down(silu(gate x) * up x)."""
     gate, up = linear(x, gate_up).chunk(2, dim=-1)
-    return linear(silu(gate) * up, down)
+    return linear(silu(gate).mul_(up), down)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,5 +94,5 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn the leading dimensions of x [R, heads, d] in rotate-half layout; dimension i is paired with i + half."""
     half = cos.shape[-1]
     first, second = x[..., :half], x[..., half : 2 * half]
-    turned = [first * cos - second * sin, second * cos + first * sin]
+    turned = [(first * cos).sub_(second * sin), (second * cos).add_(first * sin)]
     return torch.cat([*turned, x[..., 2 * half :]] if 2 * half < x.shape[-1] else turned, dim=-1)

@@ -18,7 +18,7 @@ from specqual.contract.config import LayerType
 from specqual.contract.draft import DraftConfig
 from specqual.contract.schema import draft_linears
 
-from .arithmetic import Linear, Turns, fused, linear, mlp, rms_norm, rotate, wide, wide_dtype
+from .arithmetic import Linear, Turns, fused, gain_of, linear, mlp, rms_norm, rotate, wide, wide_dtype
 from .attention import KEYS, Part
 from .choice import Scores, best_ids, walk
 from .memory import Memory, Store
@@ -81,6 +81,12 @@ class BlockDrafter:
         return self.config.draft_length
 
     @property
+    def longest_product(self) -> int:
+        """The most inputs of any linear module."""
+        modules = (module for layer in self.layers for module in (layer.leave, layer.down))
+        return max(len(module.weight) for module in (self.project, *modules))
+
+    @property
     def streams(self) -> tuple[Stream, ...]:
         config, dtype = self.config, self.target.dtype
         windows = (config.window if kind is LayerType.SLIDING else None for kind in config.layer_types)
@@ -103,11 +109,11 @@ class BlockDrafter:
 
         def kernel(rows: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
             projected = rms_norm(linear(rows, self.project), self.tensors["hidden_norm.weight"], config.eps)
-            sides = linear(projected, self.context).unflatten(1, (config.layers, 2, config.kv_heads, config.head_dim))
+            sides = linear(projected, self.context).view(-1, config.layers, 2, config.kv_heads, config.head_dim)
             key, value = sides.unbind(2)  # [16, layers, kv_heads, d]
             gain = torch.stack([layer.head_norm[config.heads :] for layer in self.layers])
             key = rms_norm(key, gain, config.eps).flatten(1, 2)
-            return rotate(key, cos, sin).unflatten(1, (config.layers, config.kv_heads)), value
+            return rotate(key, cos, sin).view(value.shape), value
 
         turns = (tiling.padded(side) for side in self.turns.at(laid.positions, self.target.dtype))
         key, value = tiling.run(kernel, tiling.padded(torch.cat(list(features))), *turns)
@@ -208,7 +214,7 @@ class BlockDrafter:
             return normed, linear(normed, layer.kernels[name])
 
         normed, dynamic = tiling.run(kernel, x)
-        dynamic = dynamic.unflatten(1, (2, convolution.kernel, -1))
+        dynamic = dynamic.view(len(x), 2, convolution.kernel, -1)
         before, after = layer.tensors[f"{name}_base"]
         x = sublayer(convolve(normed, dynamic[:, 0], before, block.slots))
         return convolve(x, dynamic[:, 1], after, block.slots)
@@ -218,7 +224,7 @@ class BlockDrafter:
         layer, heads, kv_heads = self.layers[index], self.config.heads, self.config.kv_heads
 
         def kernel(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
-            joint = linear(x, layer.qkv).unflatten(1, (-1, self.config.head_dim))
+            joint = linear(x, layer.qkv).view(len(x), -1, self.config.head_dim)
             both = rotate(rms_norm(joint[:, : heads + kv_heads], layer.head_norm, self.config.eps), cos, sin)
             return both[:, :heads], both[:, heads:], joint[:, heads + kv_heads :]
 
@@ -230,10 +236,9 @@ class BlockDrafter:
         view = block.contexts[stream.window]
         pages = store.pages.find([memory.tables[stream.name] for memory in block.memories], view)
         cached = view.parts(*store.pages.gather(stream, pages, view))
+        nothing = key.new_zeros(1, config.kv_heads, config.head_dim)
         own_key, own_value = (
-            wide(torch.cat([side, side.new_zeros(1, config.kv_heads, config.head_dim)]))[block.own]
-            .unflatten(1, (-1, KEYS))
-            .transpose(2, 3)
+            torch.unflatten(wide(torch.cat([side, nothing]))[block.own], 1, (-1, KEYS)).transpose(2, 3)
             for side in (key, value)
         )  # [n, pieces, kv_heads, 64, d]
         own = ([Part(own_key[: len(mask)], own_value[: len(mask)], mask)] for mask in block.masks[stream.window])
@@ -297,6 +302,7 @@ def load_drafter(checkpoint: Checkpoint[DraftConfig], target: Transformer) -> Bl
     others = [name for name in checkpoint.tensors if name.rpartition(".")[0] not in modules]
     exact = wide_dtype(dtype)
     tensors = {name: checkpoint.read(name).to(exact) for name in others}
+    tensors = {name: gain_of(x) if name.endswith("norm.weight") else x for name, x in tensors.items()}
     names = [f"layers.{i}.self_attn.{side}_proj" for i in range(config.layers) for side in "kv"]
     return BlockDrafter(
         config,
@@ -318,9 +324,8 @@ def _layer_of(
     for sublayer, norm in (("attention", "input_layernorm"), ("mlp", "post_attention_layernorm")):
         found[f"{sublayer}_norm"] = tensors[f"{name}.{norm}.weight"]
         if convolution is not None:
-            found[f"{sublayer}_base"] = tensors[f"{name}.{sublayer}_conv.base_kernel"].unflatten(
-                -1, (-1, convolution.group)
-            )
+            base = tensors[f"{name}.{sublayer}_conv.base_kernel"]
+            found[f"{sublayer}_base"] = base.view(2, convolution.kernel, -1, convolution.group)
     return DraftLayer(
         fused([modules[f"{name}.self_attn.{side}_proj"] for side in "qkv"]),
         modules[f"{name}.self_attn.o_proj"],

@@ -13,7 +13,8 @@ from specqual.contract.config import LayerType, TargetConfig
 from specqual.contract.errors import CheckpointError
 from specqual.contract.schema import target_linears
 
-from .block import load_drafter
+from .attention import attend, attend_sdpa
+from .block import BlockDrafter, load_drafter
 from .engine import Engine
 from .memory import Store
 from .pages import Pages
@@ -24,13 +25,16 @@ from .schedule import LONGEST_CHUNK
 from .slots import Slots
 from .span import Target
 from .table import is_table, load_table
-from .target import load_target
+from .target import Transformer, load_target
 from .text import Text
+from .tile import TILE, Tiling
 
 RULES = (Rule.NONE, Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH)
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
 SELECTING = (Method.DFLASH2, Method.DFLASH_SELECTOR)
-LEAST = {"prefixes": 0, "remembered": 16, "draft_context": 0}  # of the options; 1 for all others
+ATTENTION = {"own": attend, "sdpa": attend_sdpa}
+LEAST = {"prefixes": 0, "remembered": 16, "draft_context": 0, "invariant": 0}  # of the options; 1 for all others
+SPLIT = 1536  # inputs of a product from which on its bits depend on the number of threads, as measured
 LOOKED_UP = 4  # K of prompt lookup where the setup names none
 
 
@@ -39,7 +43,8 @@ class Options:
     """The decoder's own options: `ngram` looks up suffixes of so many tokens instead of using a drafter; `samples` may
     be in at once; `pages` of the pool, by default enough for each of them to fill the context; `prefixes` kept in the
     prefix cache, counted in chunks of 64 tokens, 0 for none; `remembered` requests keep their rounds after their end.
-    The others are those of Policies."""
+    `attention` is "own" or torch's "sdpa", and `invariant` 0 runs all rows of a pass in one call instead of tile by
+    tile: both show what the promise about bits costs, and do not make it. The others are those of Policies."""
 
     ngram: int | None = None
     samples: int = 16
@@ -50,6 +55,8 @@ class Options:
     draft_tokens: int | None = None
     draft_context: int | None = None
     bucket: int | None = None
+    attention: str = "own"
+    invariant: int = 1
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Options":
@@ -58,10 +65,14 @@ class Options:
         for name, value in given.items():
             if name not in known:
                 raise ValueError(f"{name}: unknown option; there are {', '.join(known)}")
+            if name == "attention":
+                if value not in ATTENTION:
+                    raise ValueError(f"attention: must be {' or '.join(ATTENTION)}, got {value!r}")
+                continue
             low = LEAST.get(name, 1)
             if isinstance(value, bool) or not str(value).isdecimal() or int(value) < low:
                 raise ValueError(f"{name}: must be an integer of at least {low}, got {value!r}")
-        return cls(**{name: int(value) for name, value in given.items()})
+        return cls(**{name: value if name == "attention" else int(value) for name, value in given.items()})
 
     @property
     def policies(self) -> Policies:
@@ -90,18 +101,18 @@ def make(setup: Setup) -> Engine:
     file = setup.target / "tokenizer.json"
     text = Text(file) if file.exists() else None
     store = _store(target, checkpoint, proposer, options, longest, dtype)
-    rule = setup.rule if longest else Rule.NONE
+    rule, bitwise = setup.rule if longest else Rule.NONE, _bitwise(target, proposer, options)
     claims = Claims(
         engine="specqual.decoder",
         version=__version__,
         rule=rule,
         method=proposer.method if proposer is not None else Method.SCRIPTED if longest else Method.NONE,
-        greedy=Greedy(bitwise=True, envelope=_envelope(checkpoint, dtype)),
+        greedy=Greedy(bitwise=bitwise, envelope=_envelope(checkpoint, dtype)),
         sampling=_honoured(text is not None),
-        seed=_seed_contract(rule, options),
+        seed=_seed_contract(rule, options) if bitwise else SeedContract.NONE,
         limits=Limits(target.vocab_size, target.max_context, longest, options.samples, target.eos_ids),
         dtype=setup.dtype or "float32",
-        attention="own",
+        attention=options.attention,
         device="cpu",
         threads=torch.get_num_threads(),
         weight_format=_weight_format(checkpoint),
@@ -122,11 +133,21 @@ def _models(
         if drafts and setup.draft is not None:
             raise CheckpointError("target", "is a table and has no hidden states for a drafter to read")
         return load_table(setup.target), lookup
+    how = Tiling(TILE if options.invariant else None), ATTENTION[options.attention]
     if not drafts or setup.draft is None:
-        return load_target(checkpoint, dtype, ()), lookup
+        return load_target(checkpoint, dtype, (), *how), lookup
     drafter = open_draft(setup.draft, checkpoint.config)
-    target = load_target(checkpoint, dtype, drafter.config.target_layer_ids)
+    target = load_target(checkpoint, dtype, drafter.config.target_layer_ids, *how)
     return target, load_drafter(drafter, target)
+
+
+def _bitwise(target: Target, proposer: Proposer | None, options: Options) -> bool:
+    """Whether a row's bits depend on its request alone."""
+    if not isinstance(target, Transformer):
+        return True
+    longest = max(target.longest_product, proposer.longest_product if isinstance(proposer, BlockDrafter) else 0)
+    settled = torch.get_num_threads() == 1 or longest < SPLIT
+    return settled and options.attention == "own" and bool(options.invariant)
 
 
 def _draft_length(asked: int | None, proposer: Proposer | None) -> int:

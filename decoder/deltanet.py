@@ -41,9 +41,9 @@ class Inputs:
     @classmethod
     def of(cls, rows: Tensor, net: DeltaNet) -> "Inputs":
         """Rows [..., sum of widths] taken apart."""
-        mixed, key, value, decay, beta = rows.split(cls.widths(net), dim=-1)
+        mixed, key, value, decay, beta = torch.split(rows, cls.widths(net), dim=-1)
         heads = (net.value_heads, -1)
-        return cls(mixed, key.unflatten(-1, heads), value.unflatten(-1, heads), decay, beta)
+        return cls(mixed, torch.unflatten(key, -1, heads), torch.unflatten(value, -1, heads), decay, beta)
 
 
 Steps = tuple[tuple[Tensor, Tensor, Tensor, Tensor], ...]

@@ -206,8 +206,8 @@ class Engine:
         for span in spans:
             self._store.extend(span.memory, self._target.streams, span.end)
         size = padded_rows(self._policies, sum(len(span.new) for span in spans))
-        found = self._target.forward(spans, self._store, size)
         padding = {"bucket": size} if self._policies.bucket else {}
+        found = self._target.forward(spans, self._store, padding.get("bucket", 0))
         told = [{**decision.told, **padding} for decision in decisions]
         self._flights = [Flight(*parts) for parts in zip(rows, proposals, spans, *found, told, strict=True)]
         self._ingest([(flight.span.memory, flight.features[: flight.span.certain]) for flight in self._flights])
@@ -223,7 +223,7 @@ class Engine:
         flights, self._flights = [f for f in self._flights if f.row.memory is f.span.memory], []
         for row, proposal, span, logits, features, policy in flights:
             if span.judged:
-                events.append(transact(row, proposal, logits.double().numpy(), self._terms, policy))
+                events.append(transact(row, proposal, logits.numpy(), self._terms, policy))
             if row.reason is not None:
                 self._release(row)
             else:

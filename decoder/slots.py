@@ -58,7 +58,7 @@ class Slots:
 
     def copy(self, source: int, slot: int) -> None:
         """Put what one slot holds, its log too, into another."""
-        logs = self._logs.unflatten(1, (self.count, -1))
+        logs = self._logs.view(len(self._logs), self.count, self.longest, -1)
         for part in (self._state, self._conv, logs):
             part[:, slot] = part[:, source]
 

@@ -11,7 +11,7 @@ from torch.nn.functional import silu, softplus
 from specqual.contract.checkpoint import Checkpoint
 from specqual.contract.config import LayerType, TargetConfig
 
-from .arithmetic import Linear, Turns, linear, mlp, rms_norm, rotate, wide, wide_dtype
+from .arithmetic import Linear, Turns, gain_of, linear, mlp, narrow, rms_norm, rotate, shrink, wide, wide_dtype
 from .attention import Attention, attend
 from .deltanet import Inputs, convolve, recur
 from .memory import Store
@@ -64,6 +64,12 @@ class Transformer:
     @property
     def max_context(self) -> int:
         return self.config.max_context
+
+    @property
+    def longest_product(self) -> int:
+        """The most inputs of any linear module."""
+        modules = (module for layer in self.layers for module in (layer.enter, layer.leave, layer.down))
+        return max(len(module.weight) for module in modules)
 
     @property
     def streams(self) -> tuple[Stream, ...]:
@@ -143,12 +149,12 @@ class Transformer:
 
         def project(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
             entered = linear(rms_norm(x, layer.tensors["enter_norm"], config.eps), layer.enter)
-            both, value, gate = entered.split(widths, dim=-1)
-            both = both.unflatten(1, (turned, config.head_dim))  # queries and keys
+            both, value, gate = torch.split(entered, widths, dim=-1)
+            both = both.reshape(-1, turned, config.head_dim)  # queries and keys
             if config.qk_norm:
                 both = rms_norm(both, layer.tensors["head_norm"], config.eps)
-            query, key = rotate(both, cos, sin).split([heads, config.kv_heads], dim=1)
-            return query, key, value.unflatten(1, (config.kv_heads, config.head_dim)), gate.sigmoid()
+            query, key = torch.split(rotate(both, cos, sin), [heads, config.kv_heads], dim=1)
+            return query, key, value.reshape(-1, config.kv_heads, config.head_dim), gate.sigmoid()
 
         def finish(seen: Tensor, gate: Tensor) -> tuple[Tensor]:
             seen = seen.flatten(1)
@@ -164,26 +170,28 @@ class Transformer:
     def _recur(self, index: int, layer: Layer, x: Tensor, layout: Layout, store: Store) -> Tensor:
         config, net, replay = self.config, self.config.delta_net, layout.replay
         assert net is not None and replay is not None
-        widths = [net.channels, net.value_heads * net.value_dim, 2 * net.value_heads]
         key_heads, group = net.key_heads, net.value_heads // net.key_heads
-        keys = key_heads * net.key_dim
+        keys, values = key_heads * net.key_dim, net.value_heads * net.value_dim
+        widths = [net.channels, values, 2 * net.value_heads]
 
         def project(x: Tensor) -> tuple[Tensor, ...]:
             entered = linear(rms_norm(x, layer.tensors["enter_norm"], config.eps), layer.enter)
-            mixed, z, gates = entered.split(widths, dim=-1)
+            mixed, z, gates = torch.split(entered, widths, dim=-1)
             gates = wide(gates) + layer.tensors["bias"]  # b and a: [16, 2 value_heads], so that no lane is left over
             beta, decay = gates.sigmoid(), (softplus(gates) * layer.tensors["rate"]).exp()
             return mixed, silu(wide(z)), decay[:, net.value_heads :], beta[:, : net.value_heads]
 
         def heads(convolved: Tensor) -> tuple[Tensor, ...]:
-            both, value = silu(convolved).split([2 * keys, net.value_heads * net.value_dim], dim=-1)
-            both = unit(both.unflatten(1, (2, key_heads, net.key_dim)))
-            query, key = both.repeat_interleave(group, dim=2).unbind(1)
-            return query * net.key_dim**-0.5, key, value.unflatten(1, (net.value_heads, net.value_dim))
+            both, value = torch.split(silu(convolved), [2 * keys, values], dim=-1)
+            both = both.reshape(-1, 2, key_heads, 1, net.key_dim)  # queries and keys
+            both = (
+                (both * shrink(both, 1e-6)).expand(-1, -1, -1, group, -1).reshape(-1, 2, net.value_heads, net.key_dim)
+            )
+            return both[:, 0] * net.key_dim**-0.5, both[:, 1], value.reshape(-1, net.value_heads, net.value_dim)
 
         def finish(seen: Tensor, gate: Tensor) -> tuple[Tensor]:
             gated = rms_norm(seen, layer.tensors["leave_norm"], config.eps).flatten(1) * gate
-            return (linear(gated.to(x.dtype), layer.leave),)
+            return (linear(narrow(gated, x.dtype), layer.leave),)
 
         mixed, gate, decay, beta = self.tiling.run(project, x)
         states, histories, kept = store.slots.load(index, replay)
@@ -196,12 +204,13 @@ class Transformer:
         return self.tiling.run(finish, seen, gate)[0]
 
 
-def unit(x: Tensor) -> Tensor:
-    """Vectors [..., d] of length one."""
-    return x * torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().add_(1e-6).rsqrt_()
-
-
-def load_target(checkpoint: Checkpoint[TargetConfig], dtype: torch.dtype, taps: tuple[int, ...]) -> Transformer:
+def load_target(
+    checkpoint: Checkpoint[TargetConfig],
+    dtype: torch.dtype,
+    taps: tuple[int, ...],
+    tiling: Tiling = TILED,
+    attention: Attention = attend,
+) -> Transformer:
     """Decode every weight of an accounted checkpoint once."""
     config, wide = checkpoint.config, wide_dtype(dtype)
     embedding = checkpoint.read(f"{config.prefix}embed_tokens.weight")
@@ -211,10 +220,12 @@ def load_target(checkpoint: Checkpoint[TargetConfig], dtype: torch.dtype, taps: 
         dtype,
         embedding,
         tuple(read_layer(checkpoint, index, dtype) for index in range(config.layers)),
-        1 + gain if config.norm_plus_one else gain,
+        gain_of(1 + gain if config.norm_plus_one else gain),
         Linear(embedding.to(dtype).to(wide).T.contiguous())
         if config.tied
         else read_linear(checkpoint, "lm_head", dtype),
         Turns.of(config.max_context, config.rotary_dim, config.rope_theta, wide),
         taps,
+        tiling,
+        attention,
     )

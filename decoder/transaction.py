@@ -12,16 +12,17 @@ from specqual.contract import (
     Purpose,
     Round,
     Rule,
+    Sampling,
     Tape,
     TokenLogprobs,
     Tokens,
 )
 
 from .row import Row
-from .sampling import Row as Logits
-from .sampling import falling, law, logprobs, shaped
+from .sampling import Logits, best, falling, law, logprobs, shaped
+from .sampling import Row as Law
 from .text import Text
-from .verify import verify
+from .verify import matched, verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +55,22 @@ def numbers(row: Row, terms: Terms, first: int) -> Callable[[Purpose, int], floa
 def transact(row: Row, proposal: Proposal, logits: Logits, terms: Terms, policy: Mapping[str, int]) -> Tokens:
     """Judge a proposal by the logits [K + 1, V] behind anchor and drafts, and commit to the row.
 
-    A greedy row's laws are one-hot, so every rule would accept the same drafts; sampler-match looks at fewest numbers.
+    A greedy row's laws are one-hot, so every rule would accept the same drafts, and none is asked.
     """
-    request, first = row.request, len(row.tokens)
+    request, first, drafts = row.request, len(row.tokens), proposal.tokens
 
-    def p(slot: int) -> Logits:
-        output = row.output + proposal.tokens[:slot]
+    def context(slot: int) -> tuple[Sampling, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        output = row.output + drafts[:slot]
         forbidden = terms.eos_ids if len(output) < request.min_tokens else ()
-        return law(shaped(logits[slot], request.sampling, request.prompt, output, forbidden), request.sampling)
+        return request.sampling, request.prompt, output, forbidden
 
-    rule = Rule.SAMPLER_MATCH if request.sampling.greedy else terms.rule
-    verdict = verify(rule, p, proposal, numbers(row, terms, first))
+    def p(slot: int) -> Law:
+        return law(shaped(logits[slot].astype(np.float64), *context(slot)), request.sampling)
+
+    if request.sampling.greedy:
+        verdict = matched(lambda slot: best(logits[slot], *context(slot)), drafts)
+    else:
+        verdict = verify(terms.rule, p, proposal, numbers(row, terms, first))
     span = (*proposal.tokens[: verdict.accepted], verdict.token)
     committed, row.reason = cut(row, span, terms)
     row.rounds.append(
@@ -106,5 +112,5 @@ def cut(row: Row, span: Sequence[int], terms: Terms) -> tuple[tuple[int, ...], F
 
 def judged(line: Logits, token: int, count: int) -> TokenLogprobs:
     """The log-probability of a token under a raw row [V], and those of the `count` most probable ones."""
-    logp = logprobs(np.asarray(line))
+    logp = logprobs(line.astype(np.float64))
     return TokenLogprobs(float(logp[token]), tuple((int(i), float(logp[i])) for i in falling(logp)[:count]))

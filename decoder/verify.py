@@ -30,7 +30,7 @@ def verify(rule: Rule, p: Law, proposal: Proposal, uniform: Uniform) -> Verdict:
     """Judge a proposal by the ratio, one-hot or sampler-match rule; without drafts, the bonus token is all there is."""
     drafts = proposal.tokens
     if rule in (Rule.NONE, Rule.SAMPLER_MATCH):
-        return _matched(p, drafts, uniform)
+        return matched(lambda slot: draw(p(slot), uniform(Purpose.BONUS, slot)), drafts)
     for slot, draft in enumerate(drafts):
         here, q = p(slot), proposal.q[slot]
         theirs = dense(q, len(here)) if q is not None and rule is Rule.RATIO else certain(draft, len(here))
@@ -41,12 +41,13 @@ def verify(rule: Rule, p: Law, proposal: Proposal, uniform: Uniform) -> Verdict:
     return Verdict(len(drafts), draw(p(len(drafts)), uniform(Purpose.BONUS, len(drafts))))
 
 
-def _matched(p: Law, drafts: Sequence[int], uniform: Uniform) -> Verdict:
+def matched(choose: Callable[[int], int], drafts: Sequence[int]) -> Verdict:
+    """Accept drafts as long as they are what would be chosen in their slots anyway."""
     for slot, draft in enumerate(drafts):
-        token = draw(p(slot), uniform(Purpose.BONUS, slot))
+        token = choose(slot)
         if token != draft:
             return Verdict(slot, token)
-    return Verdict(len(drafts), draw(p(len(drafts)), uniform(Purpose.BONUS, len(drafts))))
+    return Verdict(len(drafts), choose(len(drafts)))
 
 
 def dense(q: CompactLaw, size: int) -> Row:

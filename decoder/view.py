@@ -113,4 +113,4 @@ def visible(queries: Tensor, keys: Tensor, window: int | None, *, causal: bool) 
 def mask_of(seen: Tensor) -> Tensor:
     """What is added to scores, [n, pieces, 1, 1, 4, 64], where queries see keys [n, 4, S]."""
     mask = torch.zeros(seen.shape).masked_fill_(~seen, -torch.inf)
-    return mask.unflatten(2, (-1, KEYS)).transpose(1, 2).contiguous()[:, :, None, None]
+    return torch.unflatten(mask, 2, (-1, KEYS)).transpose(1, 2).contiguous()[:, :, None, None]

@@ -10,7 +10,7 @@ from torch import Tensor
 from specqual.contract.checkpoint import Checkpoint
 from specqual.contract.config import LayerType, TargetConfig
 
-from .arithmetic import Linear, fused, wide_dtype
+from .arithmetic import Linear, fused, gain_of, wide_dtype
 from .formats import read_weight
 
 
@@ -50,7 +50,7 @@ def read_layer(checkpoint: Checkpoint[TargetConfig], index: int, dtype: torch.dt
         return checkpoint.read(f"{prefix}{name}").to(wide_dtype(dtype))
 
     def gain(name: str) -> Tensor:
-        return tensor(f"{name}.weight") + (1 if config.norm_plus_one else 0)
+        return gain_of(tensor(f"{name}.weight") + (1 if config.norm_plus_one else 0))
 
     tensors = {"enter_norm": gain("input_layernorm"), "mlp_norm": gain("post_attention_layernorm")}
     scales = None
@@ -62,7 +62,7 @@ def read_layer(checkpoint: Checkpoint[TargetConfig], index: int, dtype: torch.dt
             "rate": torch.cat([nothing, -rate]),
             "bias": torch.cat([nothing, bias]),
             "taps": tensor("linear_attn.conv1d.weight").squeeze(1).T.contiguous(),
-            "leave_norm": tensor("linear_attn.norm.weight"),
+            "leave_norm": gain_of(tensor("linear_attn.norm.weight")),
         }
         leave = module("linear_attn.out_proj")
     else:
@@ -86,7 +86,7 @@ def halves(module: Linear, heads: int) -> tuple[Linear, Linear]:
     """The two modules whose outputs alternate, head by head, among those of one."""
 
     def half(x: Tensor, which: int) -> Tensor:
-        return x.unflatten(-1, (heads, 2, -1))[..., which, :].flatten(-2)
+        return torch.unflatten(x, -1, (heads, 2, -1))[..., which, :].flatten(-2)
 
     first, second = (
         Linear(half(module.weight, which), None if module.bias is None else half(module.bias, which))
