@@ -1,5 +1,6 @@
 """Row-wise kernels of one tile: linear modules, root-mean-square norms, gated MLPs and rotations."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,7 +52,7 @@ def fused(modules: Sequence[Linear]) -> Linear:
 
 def gain_of(weight: Tensor) -> Tensor:
     """The gain of a norm, ready to multiply a vector [..., H] of length one: that has a root mean square of H^-0.5."""
-    return weight * weight.shape[-1] ** 0.5
+    return weight * math.sqrt(weight.shape[-1])
 
 
 def rms_norm(x: Tensor, gain: Tensor, eps: float) -> Tensor:
@@ -63,7 +64,8 @@ def rms_norm(x: Tensor, gain: Tensor, eps: float) -> Tensor:
 
 def shrink(x: Tensor, eps: float) -> Tensor:
     """What makes vectors x [..., H] of length one: [..., 1]; eps is added to the square of the length."""
-    return torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().add_(eps).rsqrt_()
+    length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return length.square_().add_(eps).rsqrt_()
 
 
 def mlp(x: Tensor, gate_up: Linear, down: Linear) -> Tensor:

@@ -72,7 +72,8 @@ class Options:
             low = LEAST.get(name, 1)
             if isinstance(value, bool) or not str(value).isdecimal() or int(value) < low:
                 raise ValueError(f"{name}: must be an integer of at least {low}, got {value!r}")
-        return cls(**{name: value if name == "attention" else int(value) for name, value in given.items()})
+        typed: dict[str, Any] = {name: value if name == "attention" else int(value) for name, value in given.items()}
+        return cls(**typed)
 
     @property
     def policies(self) -> Policies:

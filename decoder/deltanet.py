@@ -41,12 +41,12 @@ class Inputs:
     @classmethod
     def of(cls, rows: Tensor, net: DeltaNet) -> "Inputs":
         """Rows [..., sum of widths] taken apart."""
-        mixed, key, value, decay, beta = torch.split(rows, cls.widths(net), dim=-1)
+        mixed, key, value, decay, beta = torch.split(rows, list(cls.widths(net)), dim=-1)
         heads = (net.value_heads, -1)
         return cls(mixed, torch.unflatten(key, -1, heads), torch.unflatten(value, -1, heads), decay, beta)
 
 
-Steps = tuple[tuple[Tensor, Tensor, Tensor, Tensor], ...]
+Steps = tuple[tuple[Tensor, ...], ...]
 """For each token t, decay [n, 1, 1], key as a row [n, 1, key_dim], beta key as a column [n, key_dim, 1], and value
 [n, 1, value_dim], of all n heads of all samples."""
 

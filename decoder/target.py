@@ -184,9 +184,7 @@ class Transformer:
         def heads(convolved: Tensor) -> tuple[Tensor, ...]:
             both, value = torch.split(silu(convolved), [2 * keys, values], dim=-1)
             both = both.reshape(-1, 2, key_heads, 1, net.key_dim)  # queries and keys
-            both = (
-                (both * shrink(both, 1e-6)).expand(-1, -1, -1, group, -1).reshape(-1, 2, net.value_heads, net.key_dim)
-            )
+            both = (both * shrink(both, 1e-6)).expand(-1, -1, -1, group, -1).flatten(2, 3)
             return both[:, 0] * net.key_dim**-0.5, both[:, 1], value.reshape(-1, net.value_heads, net.value_dim)
 
         def finish(seen: Tensor, gate: Tensor) -> tuple[Tensor]:

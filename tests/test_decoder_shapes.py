@@ -94,9 +94,8 @@ def test_attention_does_not_see_batch_place_or_pieces_that_are_hidden(
     batches(lambda a, b: (attend(query[a:b], [Part(key[a:b], value[a:b], mask[a:b])]),))
     expected = attend(query, [Part(key, value, mask)])
     assert attend(query, [Part(key[:, :2], value[:, :2], mask[:, :2])]).equal(expected)
-    assert attend(query, [Part(s[0], s[1], s[2]) for s in zip(*(x.split(1, 1) for x in (key, value, mask)))]).equal(
-        expected
-    )
+    cut = zip(key.split(1, 1), value.split(1, 1), mask.split(1, 1), strict=True)
+    assert attend(query, [Part(*sides) for sides in cut]).equal(expected)
     for place in range(QUERIES):
         assert attend(query.roll(place, 1), [Part(key, value, mask.roll(place, 4))]).roll(-place, 1).equal(expected)
     assert attend_sdpa(query, [Part(key, value, mask)]).allclose(expected, atol=1e-5)
