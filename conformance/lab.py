@@ -46,6 +46,7 @@ class Effort:
 EFFORTS = {
     Profile.QUICK: Effort(4, 32, 12, 12, 12, 400, 0.3, 24, 3, 4, 60, 48),
     Profile.CORE: Effort(16, 96, 24, 100, 60, 5_000, 0.1, 100, 100, 4, 200, 300),
+    Profile.NIGHTLY: Effort(16, 96, 24, 100, 60, 5_000, 0.1, 100, 2_000, 4, 200, 2_000),
     Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 50_000, 0.03, 200, 400, 8, 400, 1_000),
 }
 ALPHA = 1e-6  # false alarms of a whole run

@@ -215,7 +215,8 @@ class Player:
         one, longest, right = self.played[place], self.lab.longest, self._script
         assert right is not None
         if right == longest + 2:
-            right = (context.round_index - 1 + place + context.sample) % (longest + 2)
+            turn = context.round_index + place + context.sample
+            right = longest + 1 if turn % 4 == 3 else (turn - 1) % (longest + 1)
         if right == longest + 1:
             return Proposal.certain(())
         known = self.twin.plain(one.request).samples[context.sample]

@@ -89,13 +89,15 @@ class Twin:
 
     def states(self, wanted: Iterable[Ids]) -> dict[Ids, State]:
         """For each of these sequences the state of a decoder that was given it as a prompt, or decoded it plainly."""
-        wanted = list(dict.fromkeys(wanted))
-        missing = [tokens for tokens in wanted if tokens not in self._states]
+        found = {tokens: self._states.get(tokens) for tokens in wanted}
+        missing = [tokens for tokens, state in found.items() if state is None]
         for start in range(0, len(missing), TOGETHER):
-            self._replay(missing[start : start + TOGETHER])
-        return {tokens: self._states[tokens] for tokens in wanted}
+            found |= self._replay(missing[start : start + TOGETHER])
+        return {tokens: state for tokens, state in found.items() if state is not None}
 
-    def _replay(self, sequences: Sequence[Ids]) -> None:
+    def _replay(self, sequences: Sequence[Ids]) -> dict[Ids, State]:
+        """All of these in one decoder and at once, so that none can profit from another."""
+        found: dict[Ids, State] = {}
         decoder = guarded("make", self._make, 600.0)
         ids = [guarded("submit", lambda t=tokens: decoder.submit(replayed(t, self.lab))) for tokens in sequences]
         waiting = dict(zip(ids, sequences, strict=True))
@@ -106,13 +108,14 @@ class Twin:
             for request_id, tokens in list(waiting.items()):
                 state = look(decoder, request_id, 0)
                 if state is not None and decoder.rounds(request_id) and state.length == len(tokens):
-                    self._states[tokens] = state
+                    found[tokens] = state
                     del waiting[request_id]
             if not waiting:
                 break
         guarded("close", decoder.close)
         if waiting:
             raise DecoderError(f"a prompt of {len(next(iter(waiting.values())))} tokens was never filled")
+        return found
 
     def _make(self) -> Any:
         """The decoder that replays: one of the same make where bits are claimed to be equal, else the reference."""

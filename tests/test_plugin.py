@@ -153,7 +153,7 @@ def test_an_open_clause_fails_under_certify_only(toy):
     [
         (("--clause", "GE-99"), "--clause: no clause is named 'GE-99'"),
         (("--seed", "x"), "--seed: must be an integer"),
-        (("--profile", "fast"), "--profile: must be one of quick, core, certify"),
+        (("--profile", "fast"), "--profile: must be one of quick, core, nightly, certify"),
         (("--rule", "fair"), "--rule: must be one of"),
         (("--option", "colour"), "--option: must look like key=value"),
         (("--option", "colour=red"), "colour: unknown option"),
