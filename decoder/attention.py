@@ -1,4 +1,4 @@
-"""Softmax attention of many samples at once, in fixed shapes: four queries of a sample against pieces of 64 keys.
+"""Softmax attention of many samples at once, in fixed shapes: eight queries of a sample against pieces of 64 keys.
 
 Pieces lie at fixed absolute positions. Each product is one of a batch of equal matrices, which do not see each other;
 the maximum is exact; and the pieces' sums are added one after the other. A piece that a query does not see adds exact
@@ -15,7 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from .arithmetic import wide
 
 KEYS = 64
-QUERIES = 4  # rows of one sample that are multiplied together
+QUERIES = 8  # rows of one sample that are multiplied together
 LOWEST = -1e30  # below every score, and finite, so that nothing is subtracted from itself at infinity
 
 
@@ -30,7 +30,7 @@ class Part:
 
 
 Attention = Callable[[Tensor, Sequence[Part]], Tensor]
-"""Queries [n, 4, heads, d] and the parts of what they see, in order, to [n, 4, heads, d]."""
+"""Queries [n, 8, heads, d] and the parts of what they see, in order, to [n, 8, heads, d]."""
 
 
 def attend(query: Tensor, parts: Sequence[Part]) -> Tensor:
@@ -48,11 +48,11 @@ def attend(query: Tensor, parts: Sequence[Part]) -> Tensor:
     best = highest(score.amax((1, 5), keepdim=True) for score in scores).clamp_(min=LOWEST)
     mass, total = list[Tensor](), list[Tensor]()
     for part, score in zip(parts, scores, strict=True):
-        weights = score.sub_(best).exp_()  # [n, pieces, kv_heads, group, 4, 64]
+        weights = score.sub_(best).exp_()  # [n, pieces, kv_heads, group, 8, 64]
         mass += weights.sum(-1).unbind(1)
         found = torch.bmm(weights.view(-1, group * rows, KEYS), part.value.flatten(0, 2))
         total += found.view(*weights.shape[:-1], depth).unbind(1)
-    seen = in_order(total).div_(in_order(mass)[..., None])  # [n, kv_heads, group, 4, d]
+    seen = in_order(total).div_(in_order(mass)[..., None])  # [n, kv_heads, group, 8, d]
     return seen.permute(0, 3, 1, 2, 4).reshape(query.shape).to(query.dtype)
 
 

@@ -53,7 +53,7 @@ class Block:
     memories: Sequence[Memory]
     contexts: Mapping[int | None, View]  # by window
     own: Tensor  # [n, S], the rows of each block, and one row of zeros behind them up to whole pieces
-    masks: Mapping[int | None, tuple[Tensor, ...]]  # of each four on its own block's rows
+    masks: Mapping[int | None, tuple[Tensor, ...]]  # of each eight on its own block's rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +180,10 @@ class BlockDrafter:
                 contexts[window] = view_of(rows, firsts, starts, window, causal=causal)
                 masks[window] = tuple(
                     mask_of(
-                        visible(rows.positions[four], keys[: len(four)], window, causal=causal)
-                        & real[: len(four), None]
+                        visible(rows.positions[eight], keys[: len(eight)], window, causal=causal)
+                        & real[: len(eight), None]
                     )
-                    for four in rows.fours
+                    for eight in rows.eights
                 )
         at = rows.positions - torch.tensor(starts).repeat_interleave(torch.tensor([p.stop - p.start for p in places]))
         cos, sin = (self.target.tiling.padded(side) for side in self.turns.at(rows.positions, self.target.dtype))

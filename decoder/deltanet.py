@@ -81,6 +81,7 @@ def recur(states: Tensor, query: Tensor, inputs: Tensor, net: DeltaNet, replay: 
     steps = steps_of(Inputs.of(inputs[replay.tokens], net))
     asked = query[replay.asked].flatten(1, 2)[:, :, None].unbind(0)  # [B heads, 1, key_dim] for each token that speaks
     outputs = states.new_empty(len(asked), len(state), 1, net.value_dim)
+    spoken = list(zip(asked, outputs.unbind(0), strict=True))
     silent = len(steps) - len(asked)
 
     def stop(token: int) -> None:
@@ -95,7 +96,10 @@ def recur(states: Tensor, query: Tensor, inputs: Tensor, net: DeltaNet, replay: 
             state, step = state[:running], tuple(part[:running] for part in step)
         advance(state, *step)
         if token >= silent:
-            torch.bmm(asked[token - silent][:running], state, out=outputs[token - silent, :running])
+            ask, said = spoken[token - silent]
+            if running < len(said):
+                ask, said = ask[:running], said[:running]
+            torch.bmm(ask, state, out=said)
     stop(len(steps))
     return outputs.view(-1, heads, net.value_dim)[replay.outputs]
 

@@ -1,7 +1,7 @@
 """Views: where the rows of a pass stand, and what they see of the pages; made once for all layers that look alike.
 
-Rows are taken four by four of a sample, as attention wants them. Samples stand in order of falling row count, so those
-that have a next four are always the first ones.
+Rows are taken eight by eight of a sample, as attention wants them. Samples stand in order of falling row count, so
+those that have a next eight are always the first ones.
 """
 
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ class Rows:
     samples: tuple[int, ...]  # in order of falling row count
     owners: Tensor  # [R], the rank of each row's sample
     positions: Tensor  # [R]
-    fours: tuple[Tensor, ...]  # the first, second, ... four rows of each sample that has them, [n, 4]
-    answers: Tensor  # [R], where each row's result lies among those of all fours
+    eights: tuple[Tensor, ...]  # the first, second, ... eight rows of each sample that has them, [n, 8]
+    answers: Tensor  # [R], where each row's result lies among those of all eights
 
     def attend(self, attention: Attention, query: Tensor, parts: Sequence[Sequence[Part]]) -> Tensor:
-        """Attend from queries [at least R, heads, d], with the parts that each four sees: as many rows."""
-        found = [attention(query[four], seen).flatten(0, 1) for four, seen in zip(self.fours, parts, strict=True)]
+        """Attend from queries [at least R, heads, d], with the parts that each eight sees: as many rows."""
+        found = [attention(query[eight], seen).flatten(0, 1) for eight, seen in zip(self.eights, parts, strict=True)]
         answers = torch.cat(found) if len(found) > 1 else found[0]
         return answers[self.answers]
 
@@ -44,15 +44,15 @@ def rows_of(places: Sequence[slice], starts: Sequence[int], count: int) -> Rows:
     positions = torch.arange(len(owners)) + shifts[torch.tensor(samples)][owners]
     begins = torch.tensor([places[i].start for i in samples])
     lasts = torch.tensor([places[i].stop - 1 for i in samples])
-    fours, answers, done = list[Tensor](), torch.zeros(count, dtype=torch.long), 0
+    eights, answers, done = list[Tensor](), torch.zeros(count, dtype=torch.long), 0
     for first in range(0, max(lengths), QUERIES):
         some = sum(length > first for length in lengths)
-        four = begins[:some, None] + torch.arange(first, first + QUERIES)
-        real = four <= lasts[:some, None]
-        answers[four[real]] = done + real.flatten().nonzero()[:, 0]
-        fours.append(torch.minimum(four, lasts[:some, None]))
-        done += four.numel()
-    return Rows(samples, owners, positions, tuple(fours), answers)
+        eight = begins[:some, None] + torch.arange(first, first + QUERIES)
+        real = eight <= lasts[:some, None]
+        answers[eight[real]] = done + real.flatten().nonzero()[:, 0]
+        eights.append(torch.minimum(eight, lasts[:some, None]))
+        done += eight.numel()
+    return Rows(samples, owners, positions, tuple(eights), answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ class View:
     samples: tuple[int, ...]
     firsts: tuple[int, ...]
     pages: int
-    masks: tuple[Tensor, ...]  # of each four, as in attention.Part
+    masks: tuple[Tensor, ...]  # of each eight, as in attention.Part
     unread: tuple[Tensor, Tensor]  # piece (of all samples) and key of what pages hold beside what is to be read
     places: Tensor  # [R], among the pages of all samples, where each new row goes
     offsets: Tensor  # [R], within its page
 
     def parts(self, key: Tensor, value: Tensor) -> list[list[Part]]:
-        """What each four sees of keys and values [n, pieces, kv_heads, 64, d]."""
+        """What each eight sees of keys and values [n, pieces, kv_heads, 64, d]."""
         return [[Part(key[: len(mask)], value[: len(mask)], mask)] for mask in self.masks]
 
 
@@ -85,9 +85,9 @@ def view_of(rows: Rows, firsts: Sequence[int], ends: Sequence[int], window: int 
     keys = base[:, None] + torch.arange(pieces * KEYS)  # [n, S]
     known = (keys >= first[:, None]) & (keys < end[:, None])
     masks = []
-    for four in rows.fours:
-        some = len(four)
-        seen = visible(rows.positions[four], keys[:some], window, causal=causal) & known[:some, None]
+    for eight in rows.eights:
+        some = len(eight)
+        seen = visible(rows.positions[eight], keys[:some], window, causal=causal) & known[:some, None]
         masks.append(mask_of(seen))
     unread = (~known & (keys < -(-end // PAGE)[:, None] * PAGE)).nonzero()
     at = unread[:, 0] * pieces + unread[:, 1] // KEYS
@@ -104,13 +104,13 @@ def view_of(rows: Rows, firsts: Sequence[int], ends: Sequence[int], window: int 
 
 
 def visible(queries: Tensor, keys: Tensor, window: int | None, *, causal: bool) -> Tensor:
-    """Whether queries at positions [n, 4] see keys at positions [n, S]: [n, 4, S]."""
+    """Whether queries at positions [n, 8] see keys at positions [n, S]: [n, 8, S]."""
     distance = queries[:, :, None] - keys[:, None]
     seen = distance >= 0 if causal else torch.ones_like(distance, dtype=torch.bool)
     return seen if window is None else seen & (distance.abs() < window)
 
 
 def mask_of(seen: Tensor) -> Tensor:
-    """What is added to scores, [n, pieces, 1, 1, 4, 64], where queries see keys [n, 4, S]."""
+    """What is added to scores, [n, pieces, 1, 1, 8, 64], where queries see keys [n, 8, S]."""
     mask = torch.zeros(seen.shape).masked_fill_(~seen, -torch.inf)
     return torch.unflatten(mask, 2, (-1, KEYS)).transpose(1, 2).contiguous()[:, :, None, None]
