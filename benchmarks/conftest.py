@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 import pytest
+from pytest_benchmark.utils import get_commit_info
 
 from specqual import fixtures
 from specqual.contract.checkpoint import open_target
@@ -14,6 +15,7 @@ from specqual.contract.checkpoint import open_target
 from .arms import Arm, Prompts, arms_of
 from .worker import Worker
 
+STARTED = pytest.StashKey[dict[str, Any]]()
 PACKAGES = ("specqual", "torch", "transformers", "dflash", "numpy")
 
 
@@ -56,6 +58,15 @@ def jobs(config: pytest.Config) -> list[Job]:
         for arm in arms_of(model, option("--arithmetic"), batches[-1])
         if (arm.most is None or batch <= arm.most) and (not chosen or arm.name in chosen)
     ]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[STARTED] = get_commit_info()
+
+
+def pytest_benchmark_update_commit_info(config: pytest.Config, commit_info: dict[str, Any]) -> None:
+    """What is measured is what stood there at the start; hours later somebody may have committed."""
+    commit_info.update(config.stash[STARTED])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -53,9 +53,11 @@ def noise(content: Mapping[str, Any]) -> str:
     return "" if busy(content) <= QUIET else ": the machine was busy, so no ratio by the clock is to be trusted"
 
 
-def goal_lines(cells: Cells) -> list[tuple[str, ...]]:
+def goal_lines(content: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """What was asked for, as the texts of GOAL_COLUMNS."""
-    return [(f.model, f.goal.title, spread(f.ratio), spread(f.cpu_ratio), f.verdict) for f in goals(cells)]
+    doubt = " (busy machine)" if noise(content) else ""
+    found = goals(gather(content))
+    return [(f.model, f.goal.title, spread(f.ratio), spread(f.cpu_ratio), f.verdict + doubt) for f in found]
 
 
 def groups(cells: Cells) -> Iterator[tuple[str, int, list[Cell]]]:
@@ -118,7 +120,7 @@ def page(content: Mapping[str, Any]) -> str:
     )
     return environment.get_template("page.html.j2").render(
         header=header(content),
-        goals=goal_lines(cells),
+        goals=goal_lines(content),
         goal_columns=GOAL_COLUMNS,
         groups=[(model, batch, lines(group), bars(group)) for model, batch, group in groups(cells)],
         columns=COLUMNS,
@@ -128,7 +130,7 @@ def page(content: Mapping[str, Any]) -> str:
 def markdown(content: Mapping[str, Any]) -> str:
     cells = gather(content)
     parts = ["\n".join(f"- {name}: {value}" for name, value in header(content).items())]
-    parts.append(table(GOAL_COLUMNS, goal_lines(cells)))
+    parts.append(table(GOAL_COLUMNS, goal_lines(content)))
     parts += [f"### {model}, batch {batch}\n\n" + table(COLUMNS, lines(group)) for model, batch, group in groups(cells)]
     return "\n\n".join(parts)
 
