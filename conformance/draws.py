@@ -1,20 +1,25 @@
 """Sampled evidence: every decision of a trace beside the random number that it must follow from."""
 
-from collections.abc import Callable
-from math import expm1
+from collections.abc import Callable, Iterator
+from math import exp
 from typing import Any
 
 import numpy as np
 
 from specqual.contract import Key, Purpose, Request, Round, Rule
+from specqual.reference.sampling import Law
 from specqual.reference.verify import dense, judged, residual
 
+from .bracket import bracket, variation
 from .drive import Answer
 from .evidence import Case
 from .lab import Lab
+from .rounding import EXACT
 from .tapes import interval
 
 Number = Callable[[Key], float | None]
+SUMS = 1e-6  # by which sums of a reported q may differ from the float32 ones that were drawn from
+TRACE = 1e-12  # a probability that stands for what rounding may make of zero
 
 PARAMETERS: tuple[dict[str, Any], ...] = (
     {"temperature": 1.0},
@@ -26,56 +31,61 @@ PARAMETERS: tuple[dict[str, Any], ...] = (
 
 
 def slack_of(lab: Lab) -> float:
-    """How far rounding may move a probability, or an edge between two tokens, of the engine under test."""
-    return max(2 * expm1(lab.envelope()), 1e-9)
+    """How far rounding may move a probability, or an edge between two tokens, at temperature one."""
+    return max(variation(lab.envelope(), 1.0), EXACT)
 
 
 def decisions(lab: Lab, request: Request, rounds: list[Round], number: Number, *, scripted: bool) -> list[Case]:
     """Every decision of one sample's rounds; p from the reference, q from the trace, u by key."""
     found: list[Case] = []
     output: list[int] = []
-    rule, slack = lab.claims.rule, slack_of(lab)
     for r in rounds:
-        first = r.start + 1
-
-        def key(purpose: Purpose, slot: int, start: int = first, sample: int = r.sample) -> Key:
-            return Key(request.seed, sample, start, first + slot, purpose)  # noqa: B023 - used within the round
-
-        def drawn(purpose: Purpose, slot: int, token: int, law: Any, u: float | None) -> Case:
-            low, high = interval(law, token)
-            place = {"purpose": str(purpose), "position": first + slot, "token": token}  # noqa: B023
-            return place | {"u": u, "low": low, "high": high}
-
-        p = lab.judge.law(request, output)
-        for slot, draft in enumerate(r.proposals):
-            q = dense(r.q[slot], p)
-            if q is not None and not scripted:
-                found.append(drawn(Purpose.DRAFT, slot, draft, q, number(key(Purpose.DRAFT, slot))))
-        for slot in range(r.accepted + 1):
-            if slot >= len(r.committed):
-                break
-            token = r.committed[slot]
-            p = lab.judge.law(request, [*output, *r.committed[:slot]])
-            rejected = slot == r.accepted and slot < len(r.proposals)
-            if rule in (Rule.NONE, Rule.SAMPLER_MATCH):
-                u = number(key(Purpose.BONUS, slot, first + slot))
-                found.append(drawn(Purpose.BONUS, slot, token, p, u))
-                continue
-            if slot < len(r.proposals):
-                draft = r.proposals[slot]
-                law = judged(rule, dense(r.q[slot], p), draft, p)
-                place = {"purpose": "accept", "position": first + slot, "token": draft}
-                place |= {"u": number(key(Purpose.ACCEPT, slot)), "p": float(p[draft]), "q": float(law[draft])}
-                found.append(place | {"accepted": not rejected})
-                if rejected:
-                    u = number(key(Purpose.RESIDUAL, slot))
-                    mass = max(float(np.maximum(p - law, 0).sum()), 1e-300)  # what is left over, and how rounding grows
-                    case = drawn(Purpose.RESIDUAL, slot, token, residual(p, law), u)
-                    found.append(case | {"slack": min(1.0, slack / mass)})
-            else:
-                found.append(drawn(Purpose.BONUS, slot, token, p, number(key(Purpose.BONUS, slot))))
+        found += [] if scripted else _drafted(lab, request, r, number)
+        found += _verified(lab, request, output, r, number)
         output += r.committed
     return found
+
+
+def _drawn(key: Key, token: int, law: Law, slack: float, number: Number) -> Case:
+    """One token drawn from a law [V], and how far rounding may move the edges of its interval."""
+    low, high = interval(law, token)
+    place = {"purpose": str(key.purpose), "position": key.position, "token": token}
+    return place | {"u": number(key), "low": low, "high": high, "slack": max(slack, EXACT)}
+
+
+def _drafted(lab: Lab, request: Request, r: Round, number: Number) -> Iterator[Case]:
+    nothing = np.zeros(lab.judge.target.vocab_size)
+    for slot, (draft, law) in enumerate(zip(r.proposals, r.q, strict=True)):
+        q = dense(law, nothing)
+        if q is not None:
+            key = Key(request.seed, r.sample, r.start + 1, r.start + 1 + slot, Purpose.DRAFT)
+            yield _drawn(key, draft, q, SUMS, number)
+
+
+def _verified(lab: Lab, request: Request, output: list[int], r: Round, number: Number) -> Iterator[Case]:
+    rule, nats, first = lab.claims.rule, lab.envelope(), r.start + 1
+    alone = rule in (Rule.NONE, Rule.SAMPLER_MATCH)  # the target's draw knows nothing of the round
+    for slot, token in enumerate(r.committed[: r.accepted + 1]):
+        given = bracket(lab.judge.row(request, [*output, *r.committed[:slot]]), request.sampling, nats)
+        p = given.law if given.law[token] else given.loose
+        position, rejected = first + slot, slot == r.accepted
+        if alone or slot == len(r.proposals):
+            key = Key(request.seed, r.sample, position if alone else first, position, Purpose.BONUS)
+            yield _drawn(key, token, p, given.slack, number)
+            continue
+        draft = r.proposals[slot]
+        law = judged(rule, dense(r.q[slot], p), draft, given.law)
+        u = number(Key(request.seed, r.sample, first, position, Purpose.ACCEPT))
+        place = {"purpose": "accept", "position": position, "token": draft, "accepted": not rejected, "u": u}
+        yield place | {"p": float(given.law[draft]), "q": float(law[draft]), "slack": max(given.slack, EXACT)}
+        if rejected:
+            left = np.maximum(p - law, 0)
+            mass = float(left.sum())  # what is left over; the smaller, the further rounding moves its shares
+            if not left[token] and p[token] * exp(nats / request.sampling.temperature) > law[token]:
+                left[token] = TRACE  # nothing in the reference, something within rounding
+            slack = min(1.0, 2 * given.slack / max(mass - given.slack, 1e-300))
+            key = Key(request.seed, r.sample, first, position, Purpose.RESIDUAL)
+            yield _drawn(key, token, residual(left, 0 * law), slack, number)
 
 
 def case_of(lab: Lab, answer: Answer, number: Number, *, label: str, scripted: bool = False) -> Case:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .kinds import Case, changes, counts, draws, greedy, histories, ledger, streams, values
+from .kinds import Case, changes, counts, drafts, draws, greedy, histories, laws, ledger, streams, values
 from .verdicts import Decision, Verdict
 
 
@@ -48,6 +48,8 @@ KINDS: dict[str, Callable[[Sequence[Case]], Decision]] = {
     "greedy": greedy.decide,
     "values": values.decide,
     "draws": draws.decide,
+    "drafts": drafts.decide,
+    "laws": laws.decide,
     "counts": counts.decide,
     "ledger": ledger.decide,
     "streams": streams.decide,

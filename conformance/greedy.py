@@ -31,6 +31,7 @@ def case_of(
         "best": list(judged.best),
         "runner_up": list(judged.runner_up),
         "envelope": envelope,
+        "stated": lab.claims.greedy.envelope,
         "plain": None if plain is None else list(plain),
         "against": against,
         "bitwise": lab.claims.greedy.bitwise,

@@ -1,7 +1,7 @@
 """The judge: what the reference says about each emitted token under its own prefix."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +13,10 @@ from specqual.reference.forward import Forward, Target
 from specqual.reference.sampling import Law, filtered, order, processed
 from specqual.reference.target import load_target
 
+from .rounding import Envelope, bound, near_ties, number, summation
+
 REMEMBERED = 64  # forward passes
 LOWEST = -1e9  # nats; stands for impossible
-HEADROOM = 16.0  # other orders of summation, fused kernels: times what the plain evaluation in that dtype loses
 
 
 def log_softmax(logits: Law) -> Law:
@@ -41,7 +42,8 @@ class Judge:
         self.target = target
         self._directory = directory
         self._passes: OrderedDict[tuple[int, ...], Forward] = OrderedDict()
-        self._envelopes: dict[str, float] = {}
+        self._envelopes: dict[str, Envelope] = {}
+        self._narrow: dict[str, Target] = {}
 
     @classmethod
     def of(cls, directory: Path) -> "Judge":
@@ -98,36 +100,42 @@ class Judge:
             own.append(float(max(logp[token], LOWEST)) if legal else None)
         return Judged(tuple(argmax), tuple(best), tuple(second), tuple(own))
 
-    def law(self, request: Request, output: Sequence[int]) -> Law:
-        """The law p [V] of the token behind `output`, all steps of Sampling applied."""
+    def row(self, request: Request, output: Sequence[int]) -> Law:
+        """The processed logits [V] of the token behind `output`, steps 1 to 3 of Sampling applied."""
         raw = self.logits((*request.prompt, *output))[-1]
         forbidden = self.target.eos_ids if len(output) < request.min_tokens else ()
-        return filtered(processed(raw, request.sampling, request.prompt, output, forbidden), request.sampling)
+        return processed(raw, request.sampling, request.prompt, output, forbidden)
+
+    def law(self, request: Request, output: Sequence[int]) -> Law:
+        """The law p [V] of the token behind `output`, all steps of Sampling applied."""
+        return filtered(self.row(request, output), request.sampling)
 
     def top(self, request: Request, output: Sequence[int], count: int = 5) -> list[tuple[int, float]]:
         """The most probable next tokens with their log-probabilities, after processing."""
-        forbidden = self.target.eos_ids if len(output) < request.min_tokens else ()
-        raw = self.logits((*request.prompt, *output))[-1]
-        logp = log_softmax(processed(raw, request.sampling, request.prompt, output, forbidden))
+        logp = log_softmax(self.row(request, output))
         return [(int(i), float(max(logp[i], LOWEST))) for i in order(logp)[:count]]
 
-    def rounding(self, dtype: str, sequences: Sequence[Sequence[int]]) -> float:
-        """Regret in nats that evaluating this target in `dtype` may cause.
+    def rounding(self, dtype: str, sequences: Callable[[], Iterable[Sequence[int]]], alpha: float) -> Envelope:
+        """How far evaluation in `dtype` moves near ties of this target, measured over the sequences once per dtype.
 
-        The reference itself evaluates the sequences in that dtype; the largest difference of a log-probability to
-        float64 is doubled (best and chosen token may move apart) and multiplied by HEADROOM for other evaluations.
+        A table has no arithmetic but its logits, so those are rounded. Nothing is narrower than one rounding of them.
         """
         if dtype not in self._envelopes:
-            number = getattr(torch, dtype, None)
-            if self._directory is None or not isinstance(number, torch.dtype) or number is torch.float64:
-                self._envelopes[dtype] = 1e-9
-            else:
-                narrow = load_target(self._directory, dtype=number)
-                off = 0.0
-                for ids in sequences:
-                    wide = torch.log_softmax(torch.from_numpy(self.logits(ids)), -1)
-                    other = torch.log_softmax(narrow.forward(tuple(ids)).logits.double(), -1)
-                    near = wide > -20  # tokens far from any choice round further and decide nothing
-                    off = max(off, float((wide - other).abs()[near].max()))
-                self._envelopes[dtype] = max(2 * HEADROOM * off, 1e-9)
+            narrow, moved, largest = self.narrow(dtype), list[Law](), 0.0
+            for ids in sequences() if narrow is not None else ():
+                exact, rounded = self.logits(ids), narrow.forward(tuple(ids)).logits.to(number(dtype)).double().numpy()
+                moved.append(np.concatenate([near_ties(*rows) for rows in zip(exact, rounded, strict=True)]))
+                largest = max(largest, float(np.abs(exact[np.isfinite(exact)]).max(initial=0.0)))
+            found = number(dtype)
+            floor = 0.0 if found is None else summation(found) * torch.finfo(found).eps * largest
+            self._envelopes[dtype] = bound(moved, dtype, alpha, floor)
         return self._envelopes[dtype]
+
+    def narrow(self, dtype: str) -> Target | None:
+        """This target evaluated in a dtype that rounds, loaded once; None for one that does not."""
+        found = number(dtype)
+        if found is None or self._directory is None:
+            return None
+        if dtype not in self._narrow:
+            self._narrow[dtype] = load_target(self._directory, dtype=found)
+        return self._narrow[dtype]

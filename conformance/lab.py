@@ -19,6 +19,7 @@ from specqual.reference.text import Text, load_text
 
 from .drive import Answer, DecoderError, NotOffered, guarded, serve
 from .judge import Judge
+from .rounding import Envelope, number
 from .verdicts import Profile
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ EFFORTS = {
     Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 50_000, 0.03, 200, 400, 8, 400, 1_000),
 }
 ALPHA = 1e-6  # false alarms of a whole run
-SHARES = {"LAW-6": ALPHA / 2, "RNG-3": ALPHA / 2}  # of the clauses that chance can mislead
+SHARES = {"LAW-6": ALPHA / 2, "RNG-3": ALPHA / 4, "rounding": ALPHA / 4}  # of what chance can mislead
+MEASURED, LENGTH = 48, 32  # sequences that rounding is measured on, and tokens of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,15 +225,32 @@ class Lab:
                 continue  # a table, or a checkpoint that only the decoder knows
         return max((window for window in found if window is not None), default=None)
 
-    def envelope(self, decoder: Decoder | None = None) -> float:
-        """Regret in nats that rounding may cause: as claimed, or measured for the claimed dtype if none is stated."""
-        claims = (decoder or self.decoder).claims
-        if claims.greedy.bitwise or claims.greedy.envelope > 0:
-            return claims.greedy.envelope
+    def rounding(self, decoder: Decoder | None = None, judge: Judge | None = None) -> Envelope:
+        """What rounding to the claimed dtype explains, measured on this judge's target, the run's own by default."""
+        judge, dtype = judge or self.judge, (decoder or self.decoder).claims.dtype
+        return judge.rounding(dtype, lambda: self.sequences(judge, MEASURED), SHARES["rounding"] / 2)
+
+    def envelope(self, decoder: Decoder | None = None, judge: Judge | None = None) -> float:
+        """Regret in nats that rounding may cause: as measured, or as claimed where the claim is narrower."""
+        stated = (decoder or self.decoder).claims.greedy.envelope
+        measured = self.rounding(decoder, judge).nats
+        return min(stated, measured) if stated > 0 else measured
+
+    @property
+    def must_repeat(self) -> bool:
+        """Whether two runs of one request must agree token for token: no tie excuses a difference."""
+        return self.claims.greedy.bitwise or number(self.claims.dtype) is None
+
+    def sequences(self, judge: Judge, count: int) -> list[tuple[int, ...]]:
+        """Tokens to measure on: pieces of text where this target has a tokenizer, every fourth one drawn at random."""
         from .generators import prompt  # the only use of prompts here
 
-        chance = self.random("envelope")
-        return self.judge.rounding(claims.dtype, [prompt(self, chance, 48) for _ in range(3)])
+        chance, vocabulary = self.random("rounding"), range(judge.target.vocab_size)
+        known = judge is self.judge
+        return [
+            prompt(self, chance, LENGTH) if known and i % 4 else tuple(chance.choices(vocabulary, k=LENGTH))
+            for i in range(count)
+        ]
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from specqual.conformance.drive import DecoderError, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence
 from specqual.conformance.generators import greedy_requests
 from specqual.conformance.lab import Lab
+from specqual.conformance.ties import tie_of
 from specqual.contract import InvalidRequest, Request, Unsupported, validate
 
 
@@ -82,7 +83,7 @@ def test_malformed_requests_are_refused_by_name(lab: Lab) -> Evidence:
             lab.renew()  # what it makes of such a request is nobody's business
     after = serve(lab.decoder, [good])[0].output
     served = {"what": "a good request afterwards", "field": "", "types": [], "expect": "same", "raised": None}
-    return Evidence("changes", [*cases, served | {"effect": before != after}])
+    return Evidence("changes", [*cases, served | {"effect": before != after} | tie_of(lab, good, before, after)])
 
 
 @clause("ERR-2")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, DecoderError, NotOffered, guarded, serve
@@ -9,6 +10,7 @@ from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import greedy_requests
 from specqual.conformance.lab import Lab, scripted
 from specqual.conformance.scripts import continuation, mask_id
+from specqual.conformance.ties import tie_of
 from specqual.contract import (
     Finished,
     FinishReason,
@@ -20,7 +22,10 @@ from specqual.contract import (
     Scripted,
     Tokens,
 )
+from specqual.reference.text import Text
 
+Ending = Callable[[Sequence[int]], tuple[list[int], str]]
+"""Where a greedy path ends, and why."""
 FIRM = 1e4  # bias of a logit that nothing outweighs
 
 
@@ -41,12 +46,24 @@ def ended(lab: Lab, known: Sequence[int], stops: Sequence[int], longest: int) ->
     return output, str(FinishReason.LENGTH)
 
 
-def compared(what: str, answer: Answer, output: Sequence[int], reason: str) -> list[Case]:
-    """Tokens, reason and usage of an answer against what they must be."""
-    usage = answer.usage
+def stopping(lab: Lab, stops: Sequence[int], longest: int) -> Ending:
+    return lambda path: ended(lab, path, stops, longest)
+
+
+def compared(lab: Lab, what: str, answer: Answer, known: Sequence[int], ends: Ending) -> list[Case]:
+    """Tokens, reason and usage of an answer against what they must be: the known output, cut where it ends; or, where
+    it leaves that at a tie, its own path, cut by the same rule."""
+    usage, (output, reason) = answer.usage, ends(known)
     assert usage is not None
+    tie = tie_of(lab, answer.request, output, answer.output)
+    cases: list[Case] = [{"what": f"{what}: output", "expected": output, "actual": list(answer.output), **tie}]
+    if tie:
+        output, reason = ends(answer.output)
+        whole = reason == FinishReason.STOP or len(output) == answer.request.max_tokens
+        own, seen = f"{what}: its own path, and whether that is whole", [list(answer.output), whole]
+        cases.append({"what": own, "expected": [output, True], "actual": seen})
     return [
-        {"what": f"{what}: output", "expected": list(output), "actual": list(answer.output)},
+        *cases,
         {"what": f"{what}: reasons", "expected": [reason], "actual": [str(r) for r in answer.reasons]},
         {
             "what": f"{what}: usage (prompt, completion)",
@@ -84,10 +101,10 @@ def test_output_ends_with_the_first_stop_id(lab: Lab) -> Evidence:
     known, cases = continuation(lab, base), []
     for token in dict.fromkeys(known[: lab.effort.span]):
         answer = serve(lab.decoder, [replace(base, stop_ids=(token,))])[0]
-        cases += compared(f"stop id {token}", answer, *ended(lab, known, (token,), base.max_tokens))
+        cases += compared(lab, f"stop id {token}", answer, known, stopping(lab, (token,), base.max_tokens))
     two = tuple(sorted(set(known[2:4])))
     answer = serve(lab.decoder, [replace(base, stop_ids=two)])[0]
-    cases += compared(f"stop ids {list(two)}", answer, *ended(lab, known, two, base.max_tokens))
+    cases += compared(lab, f"stop ids {list(two)}", answer, known, stopping(lab, two, base.max_tokens))
     if lab.honours("logit_bias", "ignore_eos") and lab.claims.limits.eos_ids:
         cases += end_of_sequence(lab, replace(base, ignore_eos=False))
     return Evidence("values", cases)
@@ -106,7 +123,8 @@ def end_of_sequence(lab: Lab, base: Request) -> list[Case]:
         return []  # the best token already, or rounding decides where it comes first
     biased = replace(base, sampling=replace(base.sampling, logit_bias=((eos, (gaps[place] + earlier) / 2),)))
     answer = serve(lab.decoder, [biased])[0]
-    return compared(f"end of sequence at token {place}", answer, [*known[:place], eos], str(FinishReason.STOP))
+    expected = [*known[:place], eos]
+    return compared(lab, f"end of sequence at token {place}", answer, expected, stopping(lab, (eos,), base.max_tokens))
 
 
 @clause("FIN-2")
@@ -117,8 +135,7 @@ def test_a_stop_id_ends_the_output_at_every_place_of_a_span(lab: Lab) -> Evidenc
     known, cases, inside, bonus = continuation(lab, base), list[Case](), 0, 0
     for place in range(min(len(known), longest + 3)):
         token = known[place]
-        output, reason = ended(lab, known, (token,), base.max_tokens)
-        last = len(output) - 1
+        last = len(ended(lab, known, (token,), base.max_tokens)[0]) - 1
         inside += 1 <= last <= longest
         bonus += 2 <= last <= longest + 1
         tails: list[tuple[str, int | None]] = [("all drafts right", None), ("last draft wrong", None)]
@@ -126,7 +143,8 @@ def test_a_stop_id_ends_the_output_at_every_place_of_a_span(lab: Lab) -> Evidenc
         for tail, most in tails:
             with scripted(lab.decoder, known_drafts(len(base.prompt), known, tail, token, most)):
                 answer = serve(lab.decoder, [replace(base, stop_ids=(token,))])[0]
-            cases += compared(f"stop id {token} at token {last}, {tail}", answer, output, reason)
+            ends = stopping(lab, (token,), base.max_tokens)
+            cases += compared(lab, f"stop id {token} at token {last}, {tail}", answer, known, ends)
     return Evidence("values", cases, [Guard("stop inside a span", inside), Guard("stop on the bonus token", bonus)])
 
 
@@ -148,7 +166,7 @@ def test_the_token_budget_is_met_exactly(lab: Lab) -> Evidence:
             else:
                 with scripted(lab.decoder, script()):
                     answer = serve(lab.decoder, [request])[0]
-            cases += compared(f"max_tokens {budget}, {label}", answer, *ended(lab, known, (), budget))
+            cases += compared(lab, f"max_tokens {budget}, {label}", answer, known, stopping(lab, (), budget))
     return Evidence("values", cases)
 
 
@@ -206,11 +224,17 @@ def test_a_stop_string_ends_the_output_with_the_token_that_completes_it(lab: Lab
             stop = text.decode(known[start : start + width])
             if not stop or "\ufffd" in stop:
                 continue
-            ends = next((i + 1 for i in range(len(known)) if stop in text.decode(known[: i + 1])), None)
-            output, reason = (known, FinishReason.LENGTH) if ends is None else (known[:ends], FinishReason.STOP)
             answer = serve(lab.decoder, [replace(base, stop_strings=(stop,))])[0]
-            cases += compared(f"stop string {stop!r}", answer, output, str(reason))
+            cases += compared(lab, f"stop string {stop!r}", answer, known, partial(completed, text, stop))
     return Evidence("values", cases)
+
+
+def completed(text: Text, stop: str, path: Sequence[int]) -> tuple[list[int], str]:
+    """Where a path first holds a stop string, and why it ends there."""
+    for place in range(len(path)):
+        if stop in text.decode(path[: place + 1]):
+            return list(path[: place + 1]), str(FinishReason.STOP)
+    return list(path), str(FinishReason.LENGTH)
 
 
 @clause("FIN-6")
@@ -221,11 +245,11 @@ def test_a_token_that_means_something_elsewhere_is_a_token(lab: Lab) -> Evidence
     ending = () if lab.honours("ignore_eos") else limits.eos_ids
     for token in sorted({0, mask_id(lab), limits.vocab_size - 1}.difference(ending)):
         request = replace(base, sampling=replace(base.sampling, logit_bias=((token, FIRM),)))
-        expected = [token] * request.max_tokens, str(FinishReason.LENGTH)
+        expected, ends = [token] * request.max_tokens, stopping(lab, (), request.max_tokens)
         answer = serve(lab.decoder, [request])[0]
-        cases += compared(f"token {token} made the best everywhere, configured drafter", answer, *expected)
+        cases += compared(lab, f"token {token} made the best everywhere, configured drafter", answer, expected, ends)
         if isinstance(lab.decoder, Scripted):
-            with scripted(lab.decoder, known_drafts(len(base.prompt), expected[0], "all drafts right")):
+            with scripted(lab.decoder, known_drafts(len(base.prompt), expected, "all drafts right")):
                 answer = serve(lab.decoder, [request])[0]
-            cases += compared(f"token {token} made the best everywhere, and drafted", answer, *expected)
+            cases += compared(lab, f"token {token} made the best everywhere, and drafted", answer, expected, ends)
     return Evidence("values", cases)

@@ -42,8 +42,8 @@ class Greedy:
     """What greedy output promises against the target alone.
 
     `bitwise`: speculation on equals speculation off, token for token. `envelope` is the largest regret (nats, under
-    the token's own prefix, in the reference) that the configuration's own rounding may cause. 0 states none: under
-    `bitwise` the arithmetic is exact; else the suite measures what rounding to the claimed dtype does to this target.
+    the token's own prefix, in the reference) that the configuration's own rounding may cause; 0 states none. The suite
+    measures what rounding to the claimed dtype does to this target: it holds a decoder to that, or to a narrower claim.
     """
 
     bitwise: bool

@@ -108,7 +108,7 @@ def make(setup: Setup) -> Engine:
         version=__version__,
         rule=rule,
         method=proposer.method if proposer is not None else Method.SCRIPTED if longest else Method.NONE,
-        greedy=Greedy(bitwise=bitwise, envelope=_envelope(checkpoint, dtype)),
+        greedy=Greedy(bitwise=bitwise),
         sampling=_honoured(text is not None),
         seed=_seed_contract(rule, options) if bitwise else SeedContract.NONE,
         limits=Limits(target.vocab_size, target.max_context, longest, options.samples, target.eos_ids),
@@ -190,13 +190,6 @@ def _seed_contract(rule: Rule, options: Options) -> SeedContract:
 def _honoured(text: bool) -> frozenset[str]:
     names = {field.name for kind in (Sampling, Request) for field in fields(kind)} - {"sampling", "prompt"}
     return frozenset(names if text else names - {"stop_strings"})
-
-
-def _envelope(checkpoint: Checkpoint[TargetConfig] | None, dtype: torch.dtype) -> float:
-    """The regret (nats) that rounding to `dtype` may cause."""
-    if checkpoint is None:
-        return 0.0
-    return 256 * checkpoint.config.layers * torch.finfo(dtype).eps
 
 
 def _weight_format(checkpoint: Checkpoint[TargetConfig] | None) -> str:

@@ -14,6 +14,8 @@ from .sampling import draw, filtered
 Array = NDArray[Any]
 Scored = Callable[[int, int], tuple[Array, Array]]
 """(slot, previous token) -> the token ids that may stand there and their scores, both [k]."""
+Scorer = Callable[[int, int, Array], Array]
+"""(slot, previous token, token ids [k]) -> their scores [k]."""
 
 
 def numbers(x: Tensor) -> Array:

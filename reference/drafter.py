@@ -15,7 +15,7 @@ from specqual.contract.errors import CheckpointError
 from specqual.contract.schema import draft_linears
 
 from . import markov, selector
-from .choice import Array, Scored, numbers, walk
+from .choice import Array, Scored, Scorer, numbers, walk
 from .dflash import BlockModel, block_pass, context_rows, keys_values, window_of
 from .forward import Target
 from .target import TransformerTarget
@@ -122,24 +122,31 @@ class BlockDrafter:
         law = sampling if alone else Sampling(temperature=sampling.temperature)
         return walk(context.tokens[-1], length, self.scored(hidden, logits), law, uniform)
 
-    def scored(self, hidden: Tensor, logits: Array) -> Scored:
-        """What may stand in each slot and how good it is, given the token before: the method's own scores."""
+    def candidates(self, row: Array) -> Array:
+        """The ids that may stand in a slot with logits [V]: a selector's few best ones, else the whole vocabulary."""
+        few = self.model.config.selector
+        return np.arange(len(row)) if few is None else selector.candidates(row, few.top_k)
+
+    def scorer(self, hidden: Tensor, logits: Array) -> Scorer:
+        """How good any tokens are in a slot, given the token before: the method's own scores."""
         config, tensors = self.model.config, self.model.tensors
-        everything = np.arange(config.vocab_size)
         if config.selector is not None:
             predecessor, successor = (
                 tensors[f"candidate_selector.{side}_codebook"] for side in ("predecessor", "successor")
             )
             joint = self.model.linear("candidate_selector.hidden_projection", hidden)
-            ids = [selector.candidates(row, config.selector.top_k) for row in logits]
-            return lambda slot, previous: (
-                ids[slot],
-                selector.score(logits[slot, ids[slot]], predecessor[previous], joint[slot], successor[ids[slot]]),
+            return lambda slot, previous, ids: selector.score(
+                logits[slot, ids], predecessor[previous], joint[slot], successor[ids]
             )
         if config.markov_rank is not None:
             w1, w2 = (tensors[f"markov_head.markov_w{factor}.weight"] for factor in (1, 2))
-            return lambda slot, previous: (everything, markov.score(logits[slot], w1[previous], w2))
-        return lambda slot, previous: (everything, logits[slot])
+            return lambda slot, previous, ids: markov.score(logits[slot, ids], w1[previous], w2[ids])
+        return lambda slot, previous, ids: logits[slot, ids]
+
+    def scored(self, hidden: Tensor, logits: Array) -> Scored:
+        """What may stand in each slot and how good it is, given the token before."""
+        score, ids = self.scorer(hidden, logits), [self.candidates(row) for row in logits]
+        return lambda slot, previous: (ids[slot], score(slot, previous, ids[slot]))
 
     def state(self, context: DraftContext) -> tuple[dict[str, Tensor], dict[str, tuple[int, ...]]]:
         """The context keys (after k_norm and RoPE) and values of each layer, oldest first, and their positions.

@@ -8,7 +8,7 @@ import pytest
 
 from specqual import fixtures, reference
 from specqual.conformance.drive import DecoderError, guarded, serve
-from specqual.conformance.test_law import DRAFTERS, LAWS, path_law
+from specqual.conformance.joint import DRAFTERS, LAWS, path_law
 from specqual.contract import Finished, FinishReason, InvalidRequest, Request, Sampling, Setup, Tokens, Usage
 from tests.toy import make
 

@@ -135,7 +135,7 @@ def test_streams_may_meet_in_likely_outputs_only():
 
 def test_the_shares_of_the_error_rate_make_up_the_whole():
     assert sum(SHARES.values()) == pytest.approx(ALPHA)
-    assert SHARES.keys() <= CLAUSES.keys()
+    assert SHARES.keys() - {"rounding"} <= CLAUSES.keys()  # envelopes serve many clauses
 
 
 def test_a_refusal_must_name_the_field_and_be_of_the_right_type():

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from ..verdicts import Decision, Verdict
 from . import Case
-from .values import short
+from .values import excused, short
 
 
 def decide(cases: Sequence[Case]) -> Decision:
+    ties = 0
     for index, case in enumerate(cases):
         raised, expect = case["raised"], case["expect"]
         wrong = None
@@ -20,9 +21,13 @@ def decide(cases: Sequence[Case]) -> Decision:
                 wrong = f"the error does not name {case['field']}: {short(raised['text'])}"
         elif raised is not None and (expect == "same" or case["field"] not in raised["text"]):
             wrong = f"raised {raised['type']}: {short(raised['text'])}"
+        elif raised is None and case["effect"] and excused(case):
+            ties += 1
         elif raised is None and case["effect"] is not (expect == "used"):
             wrong = "makes no difference" if expect == "used" else "makes a difference"
         if wrong is not None:
             return Decision(Verdict.VIOLATED, f"{case['what']}: {wrong}", case=index)
+    if ties:
+        return Decision(Verdict.TIE_EXPLAINED, f"{len(cases)} changes, as they must be, {ties} up to a tie")
     refused = sum(case["raised"] is not None for case in cases)
     return Decision(Verdict.EXACT, f"{len(cases)} changes, {refused} refused by name, the others as they must be")

@@ -25,6 +25,7 @@ def _misdrawn(decision: Case) -> tuple[float, str]:
 
 def decide(cases: Sequence[Case]) -> Decision:
     total = ties = 0
+    worst = widest = 0.0
     for index, case in enumerate(cases):
         slack = float(case["slack"])
         for place, decision in enumerate(case["decisions"]):
@@ -35,7 +36,11 @@ def decide(cases: Sequence[Case]) -> Decision:
             if decision["u"] is None or (off > allowed and not undecided):
                 what = f"{decision['purpose']} of token {decision['token']} at position {decision['position']}"
                 return Decision(Verdict.VIOLATED, f"{what}: {wanted}", case=index, place=place)
-            ties += off > 0
+            ties, worst = ties + (off > 0), max(worst, off if not undecided else 0.0)
+            widest = max(widest, allowed if not undecided else 0.0)
     if ties:
-        return Decision(Verdict.TIE_EXPLAINED, f"{ties} of {total} decisions lie within rounding of their edge")
+        detail = (
+            f"{ties} of {total} decisions lie within rounding of their edge, at worst by {worst:.3g} of {widest:.3g}"
+        )
+        return Decision(Verdict.TIE_EXPLAINED, detail)
     return Decision(Verdict.EXACT, f"{total} decisions follow from their numbers")

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ..verdicts import Decision, Verdict
 from . import Case
+from .values import NOISE
 
 
 def _wrong_tokens(cases: Sequence[Case]) -> Iterable[tuple[int, int | None, str]]:
@@ -43,9 +44,13 @@ def decide(cases: Sequence[Case]) -> Decision:
         return Decision(Verdict.VIOLATED, detail, case=index, place=place)
     tokens = sum(len(case["output"]) for case in cases)
     ties = sum(t != a for case in cases for t, a in zip(case["output"], case["argmax"], strict=True))
+    envelope = max((float(case["envelope"]) for case in cases), default=0.0)
+    stated = max((float(case.get("stated", 0.0)) for case in cases), default=0.0)
+    unused = f"; the {stated:.3g} that are claimed were not needed and not used" if stated > envelope else ""
     if ties:
         worst = max(b - t for case in cases for b, t in zip(case["best"], case["logprob"], strict=True))
-        envelope = max(float(case["envelope"]) for case in cases)
-        detail = f"{ties} of {tokens} tokens are ties, worst regret {worst:.3g} nats within {envelope:.3g}"
+        detail = f"{ties} of {tokens} tokens are ties, worst regret {worst:.3g} nats within {envelope:.3g}{unused}"
         return Decision(Verdict.TIE_EXPLAINED, detail)
-    return Decision(Verdict.EXACT, f"{tokens} tokens of {len(cases)} outputs, regret zero everywhere")
+    explained = f" (rounding would explain {envelope:.3g} nats)" if envelope > NOISE else ""
+    detail = f"{tokens} tokens of {len(cases)} outputs, regret zero everywhere{explained}{unused}"
+    return Decision(Verdict.EXACT, detail)

@@ -48,7 +48,8 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "Proposals of every round equal the reference drafter's on the same committed tokens.",
         "Traced",
-        "greedy rounds recomputed: features, positions, masks, window, convolution, selector",
+        "greedy rounds recomputed, each draft behind the decoder's own drafts before it: features, positions, masks, "
+        "window, convolution, selector; a tie only within the drafter's measured envelope",
         "K20 K21 K22",
     ),
     (
@@ -56,7 +57,7 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "q of every round equals the reference drafter's, and the draft was drawn from it.",
         "Traced Taped",
-        "sampled rounds recomputed on the same tape",
+        "sampled rounds recomputed behind the decoder's own drafts; total variation, candidates, u within the interval",
         "K02 K20 K21 K22",
     ),
     (
@@ -64,7 +65,7 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "The drafter's context rows equal a fresh replay of the committed tokens.",
         "Inspectable Traced",
-        "names, rows, positions and values of draft keys and values after every commit",
+        "names, rows and positions after every commit, and the relative error of each row of draft keys and values",
         "K20 K22",
     ),
 )

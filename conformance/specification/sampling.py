@@ -16,7 +16,8 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "Every sampled decision follows from its random number: acceptance, residual and bonus under p and q.",
         "Taped Traced",
-        "each number taken from a tape, p from the reference, q from the trace; T, top-k, top-p, min-p",
+        "each number taken from a tape, p from the reference, q from the trace; T, top-k, top-p, min-p; edges within "
+        "rounding are ties",
         "K02 K04 K05",
     ),
     (
@@ -32,7 +33,7 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "Sampled output equals the reference decoder's on the same tape.",
         "Taped",
-        "token equality, request by request",
+        "token equality, request by request; where rounding parts them, as LAW-2 on the decoder's own path",
         "coupling; K02 K03 K04 K05",
     ),
     (
