@@ -8,7 +8,7 @@ which not one of a run's decisions should fall. Both errors are paid from the ru
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -18,17 +18,22 @@ from specqual.reference.sampling import Law
 
 DECISIONS = 10**5  # that a run puts to one envelope, at most
 NEAR = 1.0  # nats below the best: tokens farther away are no ties, whatever the dtype
+OTHERS = (
+    1.4  # times the spread of the reference in a dtype: what another engine in that dtype may have, twice the variance
+)
+ENOUGH = 30  # pairs that a spread can be compared on
 EXACT = 1e-9  # nats by which float64 evaluations differ among themselves
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """How far rounding to `dtype` moves two scores apart: at most `nats`; `spread` is the root mean square over `pairs`
-    measured ones."""
+    """How far rounding to `dtype` moves two scores apart: at most `nats`. `spread` is the root mean square over `pairs`
+    measured ones, `widest` what it may be of any evaluation in that dtype."""
 
     dtype: str
     nats: float
     spread: float = 0.0
+    widest: float = inf
     pairs: int = 0
 
     def __str__(self) -> str:
@@ -78,8 +83,9 @@ def bound(clusters: Sequence[Law], dtype: str, alpha: float, floor: float = 0.0)
     mean = float((weights * squares).sum() / weights.sum())
     error = sqrt(float(np.square(weights * (squares - mean)).sum())) / float(weights.sum())
     largest = mean + student(alpha / 2, len(filled) - 1) * error
-    nats = summation(rounding) * -NormalDist().inv_cdf(alpha / 2 / DECISIONS) * sqrt(largest)
-    return Envelope(dtype, max(nats, floor, EXACT), sqrt(mean), int(weights.sum()))
+    largest = summation(rounding) * sqrt(largest)
+    nats = -NormalDist().inv_cdf(alpha / 2 / DECISIONS) * largest
+    return Envelope(dtype, max(nats, floor, EXACT), sqrt(mean), OTHERS * largest, int(weights.sum()))
 
 
 def student(tail: float, freedom: int) -> float:

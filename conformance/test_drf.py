@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from specqual.conformance.bracket import variation
 from specqual.conformance.chapter import clause
+from specqual.conformance.drafter import DraftTwin, dense, off
 from specqual.conformance.draws import SUMS
 from specqual.conformance.drive import Answer, guarded, serve, serve_any
 from specqual.conformance.evidence import Case, Evidence, Guard
@@ -11,7 +12,6 @@ from specqual.conformance.generators import basic_requests, greedy_requests, pro
 from specqual.conformance.lab import Lab, taped
 from specqual.conformance.rounding import EXACT
 from specqual.conformance.tapes import interval
-from specqual.conformance.drafter import DraftTwin, dense, off
 from specqual.contract import Key, Purpose, Request, Round, Sampling
 from specqual.reference.rng import Counter
 

@@ -1,7 +1,9 @@
 """GE: greedy output is the target's own, whatever is drafted."""
 
 from dataclasses import replace
+from math import isfinite
 
+import numpy as np
 from hypothesis import strategies as st
 
 from specqual.conformance.chapter import clause
@@ -10,6 +12,7 @@ from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import basic_requests, greedy_requests, requests, smallest
 from specqual.conformance.greedy import Serve, case_of, minimal, verdict_of
 from specqual.conformance.lab import Lab, scripted
+from specqual.conformance.rounding import ENOUGH, NEAR
 from specqual.conformance.scripts import Pattern, greedy_patterns
 from specqual.conformance.verdicts import Verdict
 from specqual.contract import Decoder, Request, Scoring, Scripted, Traced
@@ -140,7 +143,7 @@ def test_greedy_output_is_right_for_any_request(lab: Lab) -> Evidence:
 @clause("GE-7")
 def test_the_engines_own_scores_agree_with_the_reference(lab: Lab) -> Evidence:
     """Scores are asked for in a pass of their own, after the fact: observing must not change what is observed."""
-    decoder, cases, envelope = lab.decoder, list[Case](), lab.envelope()
+    decoder, cases, envelope, moved = lab.decoder, list[Case](), lab.envelope(), list[float]()
     assert isinstance(decoder, Scoring)
     for request in basic_requests(lab):
         output = lab.answer(request).output
@@ -150,4 +153,11 @@ def test_the_engines_own_scores_agree_with_the_reference(lab: Lab) -> Evidence:
             what = f"{name} of the output behind a prompt of {len(request.prompt)}"
             actual = [float(value) for value in getattr(scored, name)]
             cases.append({"what": what, "expected": list(mine), "actual": actual, "tolerance": envelope})
+        scores, own = (np.array([s.best, s.runner_up]) for s in (judged, scored))
+        moved += [float(shift) for shift in np.diff((own - scores)[:, np.ptp(scores, axis=0) <= NEAR], axis=0)[0]]
+    spread = lab.rounding().widest
+    if len(moved) >= ENOUGH and isfinite(spread):
+        what = f"root mean square of how far {len(moved)} margins between near ties have moved"
+        rms = float(np.sqrt(np.square(moved).mean()))
+        cases.append({"what": what, "expected": 0.0, "actual": rms, "tolerance": spread})
     return Evidence("values", cases)
