@@ -86,14 +86,14 @@ def test_a_row_of_a_tile_does_not_see_its_place_or_its_neighbours(
 def test_attention_does_not_see_batch_place_or_pieces_that_are_hidden(
     heads: int, kv_heads: int, size: int, dtype: torch.dtype
 ) -> None:
-    pieces = 3
+    pieces, shown = 9, 6
     query = normal(MOST, QUERIES, heads, size, dtype=dtype)
     key, value = (normal(MOST, pieces, kv_heads, KEYS, size, dtype=dtype) for _ in range(2))
     mask = torch.zeros(MOST, pieces, 1, 1, QUERIES, KEYS, dtype=dtype)
-    mask[:, 1, ..., 40:] = mask[:, 2] = -torch.inf
+    mask[:, shown - 1, ..., 40:] = mask[:, shown:] = -torch.inf
     batches(lambda a, b: (attend(query[a:b], [Part(key[a:b], value[a:b], mask[a:b])]),))
     expected = attend(query, [Part(key, value, mask)])
-    assert attend(query, [Part(key[:, :2], value[:, :2], mask[:, :2])]).equal(expected)
+    assert attend(query, [Part(key[:, :shown], value[:, :shown], mask[:, :shown])]).equal(expected)
     cut = zip(key.split(1, 1), value.split(1, 1), mask.split(1, 1), strict=True)
     assert attend(query, [Part(*sides) for sides in cut]).equal(expected)
     for place in range(QUERIES):
