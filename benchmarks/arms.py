@@ -1,7 +1,7 @@
 """Arms: the engines that are compared, each built from a frozen description inside a process of its own."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import torch
 
 from specqual import fixtures
 from specqual.contract import Finished, Request, Round, Setup, Tokens
-from specqual.decoder.build import Options, make
+from specqual.decoder import make
 
 Prompts = Sequence[tuple[int, ...]]
 DRAFTERS = {
@@ -65,10 +65,9 @@ def arms_of(name: str, dtype: str, samples: int) -> tuple[Arm, ...]:
     def own(arm: str, label: str, draft: Path | None = None, **options: Any) -> Arm:
         return Arm(arm, label, "specqual", Setup(target=target, draft=draft, dtype=dtype, options=cold | options))
 
-    known = {option.name for option in fields(Options)}
     drafters = {key: f"{name}-{key}" for key in DRAFTERS if f"{name}-{key}" in fixtures.names()}
     arms = [own("target-only", "target only")]
-    arms += [own(key, label, **options) for key, (label, options) in OFF.items() if options.keys() <= known]
+    arms += [own(key, label, **options) for key, (label, options) in OFF.items()]
     arms.append(own("ngram", "n-gram", ngram=LOOKED_UP))
     arms += [own(key, DRAFTERS[key], fixtures.path(draft)) for key, draft in drafters.items()]
     arms.append(Arm("transformers", "Transformers, generate", "transformers", Setup(target=target, dtype=dtype)))

@@ -57,7 +57,10 @@ def goal_lines(content: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """What was asked for, as the texts of GOAL_COLUMNS."""
     doubt = " (busy machine)" if noise(content) else ""
     found = goals(gather(content))
-    return [(f.model, f.goal.title, spread(f.ratio), spread(f.cpu_ratio), f.verdict + doubt) for f in found]
+    return [
+        (f.model, f.goal.title, spread(f.ratio), spread(f.cpu_ratio), f.verdict + doubt * (f.ratio is not None))
+        for f in found
+    ]
 
 
 def groups(cells: Cells) -> Iterator[tuple[str, int, list[Cell]]]:
