@@ -23,7 +23,6 @@ from .verdicts import Decision, Outcome, Verdict, outcome
 from .waivers import Waiver, waive
 
 Gather = Callable[[Lab], Evidence]
-PLAYED = frozenset({"RWD", "REC", "ISO", "SCH", "CXL", "RES"})  # chapters that look at the same histories
 RESULT = pytest.StashKey[str]()  # JSON: a string crosses process borders whatever is in it
 
 
@@ -84,7 +83,7 @@ def undecided(clause: str, problem: str, replay: str, seconds: float) -> Result:
 
 def clause_of(nodeid: str) -> str | None:
     """The clause that the test of this node decides; None for a test that is none of ours."""
-    path, _, name = nodeid.partition("@")[0].partition("::")  # behind the @: a group of pytest-xdist
+    path, _, name = nodeid.partition("::")
     if not (Path(__file__).parent / Path(path).name).is_file():
         return None
     test = getattr(import_module(f"{__package__}.{Path(path).stem}"), name, None)
@@ -105,7 +104,7 @@ def clause(identifier: str) -> Callable[[Gather], Callable[..., None]]:
 
         test.__name__, test.__qualname__, test.__doc__ = gather.__name__, gather.__name__, about.requirement
         test.__module__ = gather.__module__
-        return pytest.mark.xdist_group("histories")(test) if about.chapter in PLAYED else test
+        return test
 
     return decorate
 

@@ -53,12 +53,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "clause(id): the clause of the conformance suite that a test decides")
-    config.addinivalue_line(
-        "markers", "xdist_group(name): tests that share what they find, on one worker of pytest-xdist"
-    )
     if hasattr(config.option, "specqual_decoder") and not config.option.specqual_list:
-        if getattr(config.option, "dist", "no") == "load":
-            config.option.dist = "loadgroup"  # the same distribution, except that it knows of groups
         from .session import Session
 
         session = Session.of(config)

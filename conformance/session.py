@@ -40,6 +40,15 @@ class Session:
     def waivers(self) -> tuple[Waiver, ...]:
         return self.asked.waivers
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        """With `-n 2`, and nothing else said about distribution, clauses that share histories share a worker."""
+        if config.getvalue("dist") != "load":
+            return None
+        from .workers import Together
+
+        return Together(config, log)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         places = {identifier: place for place, identifier in enumerate(CLAUSES)}
