@@ -110,6 +110,14 @@ def test_a_fault_is_violated_with_a_short_history_that_the_report_derives_again(
     assert len(line["evidence"]["cases"][0]["history"].split(" · ")) <= 14, line["detail"]
 
 
+@pytest.mark.parametrize("name", ["dense", "hybrid", "window"])
+def test_the_optimised_decoder_passes_the_histories_written_on_purpose(name: str) -> None:
+    clauses = ["RWD-2", "REC-2", "ISO-2", "SCH-2", "CXL-2", "RES-2", "RES-3"]
+    found = results("specqual.decoder:make", Pair(f"nano/{name}", f"nano/{name}-dflash2"), clauses)
+    wanted = dict.fromkeys(clauses, "EXACT") | ({} if name == "hybrid" else {"REC-2": "SKIPPED"})
+    assert {clause: line["verdict"] for clause, line in found.items()} == wanted
+
+
 def test_an_engine_that_breaks_in_a_history_is_an_error() -> None:
     line = results("tests.faults.held:crashes", DENSE, ["SCH-2"])["SCH-2"]
     assert line["verdict"] == "ERROR" and "the engine broke" in line["detail"]
