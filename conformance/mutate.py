@@ -48,7 +48,8 @@ def _retype(tensors: Tensors, name: str) -> None:
 
 
 def _permute(tensors: Tensors, name: str) -> None:
-    """Reverse the order of all numbers; where that changes nothing, halve every second one."""
+    """Reverse the order of all numbers; where that changes nothing, scale every second one by -3/4: a norm may hide its
+    size, and floating point a power of two."""
     tensor = tensors[name]
     flat = tensor.flatten()
     if tensor.dtype.itemsize == 1:  # packed or 8-bit numbers: their bytes are as good as any
@@ -56,7 +57,7 @@ def _permute(tensors: Tensors, name: str) -> None:
     other = flat.flip(0)
     if torch.equal(other, flat):
         other = flat.clone()
-        other[::2] = other[::2] // 2 if flat.dtype is torch.uint8 else other[::2] * 0.5
+        other[::2] = other[::2] // 2 if flat.dtype is torch.uint8 else other[::2] * -0.75
     tensors[name] = other.view(tensor.dtype).reshape(tensor.shape).contiguous()
 
 

@@ -16,7 +16,8 @@ from specqual.contract.errors import CheckpointError
 from specqual.contract.keys import read_json
 
 Look = Callable[[Decoder], Any]
-ACTIVATION_SCALES = (".input_scale", ".input_global_scale")  # a decoder that quantises no activations reads none
+ACTIVATION_SCALES = (".input_scale", ".input_global_scale")
+CACHE_SCALES = (".k_scale", ".v_scale")
 SHAPING = ("block_size", "is_causal", "mask_token_id", "target_layer_ids")
 
 
@@ -88,6 +89,15 @@ def family(name: str) -> str:
     return ".".join("*" if part.isdigit() else part for part in name.split("."))
 
 
+def expected(name: str, change: Change, activations: str) -> str:
+    """What must come of a change. Scales that a file may leave out are no error when they are missing: those of a cache
+    then have another value, and those of activations are read by nobody where activations are dense."""
+    valid = change is DELETE or change.expect == "used"
+    if valid and name.endswith(ACTIVATION_SCALES) and activations == "dense":
+        return "unread"
+    return "used" if valid and name.endswith(CACHE_SCALES) else change.expect
+
+
 def each_tensor(lab: Lab, clause_id: str, which: str, look: Look) -> Evidence:
     """Change tensors one by one: one of each family deleted, one permuted, every other kind of change once, then more
     as the profile allows."""
@@ -98,15 +108,13 @@ def each_tensor(lab: Lab, clause_id: str, which: str, look: Look) -> Evidence:
     first = {(family(pair[0]) if pair[1] in (DELETE, PERMUTE) else "", pair[1].name): pair for pair in every}
     picked = list(dict.fromkeys([*first.values(), *every]))[: max(len(first), lab.effort.changes)]
     before = guarded("look", lambda: look(lab.decoder))
-    weight_only = lab.claims.activation_format == "dense"
     cases: list[Case] = []
     for name, change in picked:
 
         def apply(tensors: Tensors, name: str = name, change: Change = change) -> None:
             change.apply(tensors, name)
 
-        unread = weight_only and change.expect == "used" and name.endswith(ACTIVATION_SCALES)
-        expect = "same" if unread else change.expect
+        expect = expected(name, change, lab.claims.activation_format)
         case = {"what": f"{which}: {name} {change.name}", "field": name, "types": [], "expect": expect}
         with changed(directory, tensors=apply) as copy:
             cases.append(tried(lab, which, copy, look, before, case))

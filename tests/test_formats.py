@@ -25,6 +25,7 @@ from specqual.reference.nvfp4 import (
     values_of,
 )
 from specqual.reference.target import TransformerTarget, load_target
+from tests.qualification import Pair, results
 
 from .checkpoints import HYBRID, write, write_hybrid
 
@@ -416,3 +417,9 @@ def test_bfloat16_evaluation_stays_near(tmp_path: Path) -> None:
     assert near.logits.dtype == torch.bfloat16
     assert near.tensors["target.0.state"].dtype == torch.float32
     assert (near.logits.double() - exact).norm() <= 0.05 * exact.norm()
+
+
+def test_a_weight_only_decoder_need_not_read_the_scales_of_activations() -> None:
+    line = results("reference", Pair("nano/hybrid-nvfp4"), ["CKP-3"])["CKP-3"]
+    assert line["verdict"] == "EXACT", line["detail"]
+    assert "unread" in {case["expect"] for case in line["evidence"]["cases"]}
