@@ -16,7 +16,7 @@ from specqual.contract import Request
 
 from .history import CHUNKS, Step, family_of
 
-RULES = 58  # of one history: some will find nothing to act on, and at least 50 shall run
+RULES = 63  # of one history: some will find nothing to act on, and at least 50 shall run
 DRAWN = 200  # histories drawn, until one is worth playing
 AT_ONCE = 6  # submissions that may wait for each other
 FILLING = 4  # ticks that a prompt may take, roughly
@@ -179,4 +179,4 @@ def worthwhile(steps: Sequence[Step]) -> bool:
     """Whether a drawn history is worth playing: Hypothesis leaves out rules at random, and draws plain ones, too."""
     submitted = sum(step.verb == "submit" for step in steps)
     ticks = sum(step.amount for step in steps if step.verb == "step")
-    return len(steps) > 50 and submitted >= 4 and ticks >= 12 and len({step.verb for step in steps}) >= 5
+    return len(steps) > 56 and submitted >= 4 and ticks >= 12 and len({step.verb for step in steps}) >= 5
