@@ -72,27 +72,36 @@ class Course:
         return tuple(map(tuple, self.samples))
 
 
-def served(decoder: Any, request: Request) -> tuple[Course, int]:
-    """A request served alone, and the most pages that it held."""
-    course, free = Course(request, None, [[] for _ in range(request.n)]), decoder.resources()["pages"]
+def served(decoder: Any, request: Request) -> Course:
+    """A request served alone."""
+    course = Course(request, None, [[] for _ in range(request.n)])
     decoder.submit(request)
-    most = 0
     while course.reasons is None:
         for event in decoder.step():
             course.hear(event)
-        most = max(most, free - decoder.resources()["pages"])
-    return course, most
+    return course
+
+
+def needed(decoder: Any, request: Request) -> tuple[int, int]:
+    """The most pages that a request of one sample holds, which runs to its length, and in how many streams of rows."""
+    free, request_id, most, streams = decoder.resources()["pages"], decoder.submit(request), 0, 0
+    while any(isinstance(event, Tokens) for event in decoder.step()):
+        held = free - decoder.resources()["pages"]
+        if held:
+            streams = sum(name.endswith(".key") for name in decoder.inspect(request_id).tensors)
+        most = max(most, held)
+    return most, streams
 
 
 def common(one: Request, other: Request) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.prompt, other.prompt, strict=False)))
 
 
-def owned_once(states: Sequence[tuple[Request, State]], held: int) -> bool:
-    """Whether every page in use belongs to a sample, and to two only as far as their prompts begin alike."""
+def owned_once(states: Sequence[tuple[Request, State]], held: int, streams: int) -> bool:
+    """Whether every page in use belongs to a sample, and to two only as far as their prompts begin alike, in each of so
+    many streams of rows."""
     slots = [state.slot for _, state in states if state.slot is not None]
     for (one, mine), (other, theirs) in combinations(states, 2):
-        streams = sum(name.endswith(".key") for name in mine.tensors)
         if len(set(mine.pages) & set(theirs.pages)) > streams * -(-common(one, other) // PAGE):
             return False
     return len(set(slots)) == len(slots) and len({page for _, state in states for page in state.pages}) == held
@@ -104,6 +113,7 @@ class Storm:
 
     decoder: Any
     chance: Random
+    streams: int
     courses: dict[int, Course] = field(default_factory=dict)
     live: set[int] = field(default_factory=set)
     tick: int = 0
@@ -149,7 +159,7 @@ class Storm:
                 except KeyError:  # it waits, or it has ended
                     continue
         self.looks += 1
-        self.strays += not owned_once(states, free - self.decoder.resources()["pages"])
+        self.strays += not owned_once(states, free - self.decoder.resources()["pages"], self.streams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +195,15 @@ def storm(setup: Setup, count: int, seed: int = 0) -> Outcome:
     started, chance = perf_counter(), Random(seed)
     solo = make(replace(setup, options={"prefixes": 0}))
     widest = Request(prompt=(1,) * (max(LENGTHS) + 5), max_tokens=14, ignore_eos=True, logprobs=0)
-    pages = int(SLACK * LIVE * served(solo, widest)[1])
+    one, streams = needed(solo, widest)
+    pages = int(SLACK * LIVE * one)
     decoder = make(replace(setup, options={"samples": LIVE, "pages": pages, "prefixes": 24}))
     before = dict(decoder.resources())
-    found = Storm(decoder, chance)
+    found = Storm(decoder, chance, streams)
     found.run(drawn(chance, count, decoder.claims.limits.vocab_size))
     differing = cancelled = 0
     for course in found.courses.values():
-        alone, ended = served(solo, course.request)[0], course.reasons or ()
+        alone, ended = served(solo, course.request), course.reasons or ()
         whole = [reason is not FinishReason.CANCELLED for reason in ended]
         cancelled += not all(whole)
         same = [
