@@ -49,7 +49,7 @@ def noisy(setup: Setup) -> Engine:
 def early_taps(setup: Setup) -> Engine:
     """The drafter's features are tapped one layer too early."""
 
-    def load(checkpoint: object, dtype: torch.dtype, taps: tuple[int, ...]) -> Transformer:
-        return sound_load(checkpoint, dtype, tuple(max(0, tap - 1) for tap in taps))
+    def load(checkpoint: object, dtype: torch.dtype, taps: tuple[int, ...], *others: object) -> Transformer:
+        return sound_load(checkpoint, dtype, tuple(max(0, tap - 1) for tap in taps), *others)
 
     return planted(setup, {(build_module, "load_target"): load}, make)
