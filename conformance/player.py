@@ -87,6 +87,7 @@ class Player:
     drafted: set[bool] = field(default_factory=set)  # whether the rounds committed in the last tick had drafts
     own: bool = True  # drafts came from the configured drafter at its own length, all the time
     _script: int | None = None  # what the script in force counts
+    _said: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)  # by request, sample, anchor's place
 
     def __post_init__(self) -> None:
         self.books = Books(self)
@@ -98,6 +99,7 @@ class Player:
             getattr(self, step.verb)(step)
             self.ran += 1
         self.drain(Step("drain"))
+        self.follow()
         for one in self.played:
             one.rounds = guarded("rounds", lambda one=one: tuple(self.decoder.rounds(one.request_id)))
         self.books.close()
@@ -184,6 +186,7 @@ class Player:
         return guarded(method, call)
 
     def own_drafter(self, step: Step) -> None:
+        self.follow()
         guarded("script", lambda: self.decoder.script(None))
 
     def script(self, step: Step) -> None:
@@ -209,8 +212,24 @@ class Player:
             if one.live and one.disturbed is None:
                 one.disturbed = self.place
 
+    def follow(self) -> None:
+        """Rounds that the script was asked about drafted what it said, and nothing where it said nothing."""
+        said, self._said = self._said, {}
+        for one in self.played:
+            for r in guarded("rounds", lambda one=one: self.decoder.rounds(one.request_id)):
+                key = (one.request_id, r.sample, r.start)
+                if key in said:
+                    what = f"drafts of {one.label}, sample {r.sample}, behind {r.start + 1} tokens, as the script said"
+                    self.expect("SCH", what, said[key], list(r.proposals))
+
     def drafts(self, context: ScriptContext) -> Proposal:
-        """What the scripted drafter says: right, as the request decoded plainly has it, and then wrong."""
+        """What the scripted drafter says, and remembers: what it says last about a place is what counts there."""
+        proposal = self.scripted(context)
+        self._said[context.request_id, context.sample, len(context.tokens) - 1] = list(proposal.tokens)
+        return proposal
+
+    def scripted(self, context: ScriptContext) -> Proposal:
+        """Drafts that are right, as the request decoded plainly has it, and then wrong."""
         place = next(i for i, one in enumerate(self.played) if one.request_id == context.request_id)
         one, longest, right = self.played[place], self.lab.longest, self._script
         assert right is not None

@@ -59,7 +59,8 @@ def uneven(lab: Lab) -> Iterator[Scene]:
 
 def around(lab: Lab, verb: str, *, thorough: bool) -> Iterator[Scene]:
     """Cancel, or preempt and resume, a request in every phase and with every lag, beside others; with the configured
-    drafter and with one that is sometimes right, in brief with one of the two."""
+    drafter and with one that is sometimes right, in brief with one of the two. A preempted one waits for so long that
+    it would be heard of if it were served."""
     cast = requests(lab, verb, [2 * PAGE + 5, 9, 3], lab.longest + 6)
     if lab.honours("temperature", "seed"):
         cast = (cast[0], cast[1], replace(cast[2], sampling=Sampling(temperature=0.9), seed=5))
@@ -78,7 +79,7 @@ def around(lab: Lab, verb: str, *, thorough: bool) -> Iterator[Scene]:
                 Step("submit", 0),
             )
             held = (Step("preempt", 1), step) if "held" in phase or verb == "preempt" else ()
-            after = (Step("cancel", 1),) if verb == "cancel" else (step, Step("resume", 1))
+            after = (Step("cancel", 1),) if verb == "cancel" else (*[step] * (filled + 2), Step("resume", 1))
             last = (step,) if scripted else (step, Step("submit", 2), step)
             yield (*start, *[step] * phases[phase], *held, *after, *last), cast
 
@@ -97,8 +98,9 @@ def storm(lab: Lab) -> Iterator[Scene]:
 def owners(lab: Lab) -> Iterator[Scene]:
     """The same requests in two orders, one behind the other, so that each gets what another one had."""
     cast = requests(lab, "owners", [33, 5, 17, 1], 2 * lab.longest + 4)
-    sampled = replace(cast[1], sampling=Sampling(temperature=0.9), seed=7)
-    cast = (cast[0], sampled if lab.honours("temperature", "seed") else cast[1], *cast[2:])
+    if lab.honours("temperature", "seed"):  # two are sampled, so that one could have the other's q
+        one, other = (replace(request, sampling=Sampling(temperature=0.9), seed=7) for request in cast[1:3])
+        cast = (cast[0], one, other, cast[3])
     step, drain = Step("step", amount=1), Step("drain")
     order = [Step("submit", place) for place in range(len(cast))]
     yield (*order, drain, *reversed(order), drain), cast

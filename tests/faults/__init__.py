@@ -5,6 +5,9 @@ The kinds: K01 verification indexing, K02 q is not the draft's law, K03 random n
 or residual, K05 bonus token, K06 sampling parameters, K08 penalties and other history, K10 stop inside a span,
 K11 token budget, K12 sentinels taken for tokens, K20 target features, K21 positions and masks, K22 context content,
 K23 checkpoints. A name says the kind and which fault of it.
+
+Those of the optimised decoder stand in modules of their own, for `--decoder tests.faults.pool:m17a`: `state` (K13, K14,
+K16), `context` (K22), `pool` (K17, K18), `recurrent` (K19), `schedule` (K24, K26); `legal` has controls.
 """
 
 from .controls import n1, n2, n3, n4, n5, n7

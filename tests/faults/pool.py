@@ -39,10 +39,20 @@ def m17b(self: Pages, stream: Stream, table: Table, length: int) -> None:
     table.extend(stale)
 
 
-@swap("settle", Pages)
-def m17c(self: Pages, stream: Stream, table: Table, length: int) -> None:
-    """A page is given back one step late where the length is an exact multiple of its rows."""
-    sound_settle(self, stream, table, length + (length % PAGE == 0))
+@remembering
+def m17c() -> dict[Place, object]:
+    """A page behind a length that fills its pages exactly is given back one step late, and never if there is none."""
+    late: dict[int, tuple[Table, list[int]]] = {}
+
+    def settle(self: Pages, stream: Stream, table: Table, length: int) -> None:
+        for page in late.pop(id(table), (table, []))[1]:
+            self._give(page)
+        if length % PAGE == 0:
+            late[id(table)] = table, table[length // PAGE :]
+            del table[length // PAGE :]
+        sound_settle(self, stream, table, length)
+
+    return {(Pages, "settle"): settle}
 
 
 @swap("extend", Store)
