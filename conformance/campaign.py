@@ -22,11 +22,10 @@ from .twin import Twin
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One history that was played: its steps, the rules that really ran, and the first difference of each chapter."""
+    """One history that was played: its steps, and the first difference of each chapter."""
 
     steps: Steps
     cast: Cast
-    rules: int
     comparisons: int
     largest: float
     unlike: dict[str, Unlike]
@@ -61,9 +60,7 @@ class Campaign:
         first: dict[str, Unlike] = {}
         for unlike in found:
             first.setdefault(unlike.chapter, unlike)
-        return Story(
-            steps, player.cast, player.ran, player.comparisons, player.largest, first, player.counts, self.lab.longest
-        )
+        return Story(steps, player.cast, player.comparisons, player.largest, first, player.counts, self.lab.longest)
 
     @cached_property
     def recurrent(self) -> bool:
@@ -141,7 +138,7 @@ def case_of(story: Story, chapter: str) -> Case:
         seen = {name: getattr(unlike, name) for name in ("what", "expected", "actual", "tolerance")}
     return {
         "history": told(steps, story.cast, story.longest),
-        "rules": story.rules,
+        "rules": len(steps),
         "comparisons": story.comparisons,
         "largest": story.largest,
         "difference": seen,

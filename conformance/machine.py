@@ -16,7 +16,7 @@ from specqual.contract import Request
 
 from .history import CHUNKS, Step, family_of
 
-RULES = 63  # of one history: some will find nothing to act on, and at least 50 shall run
+RULES = 63  # of one history, at most; Hypothesis leaves some out, and at least 50 shall run
 DRAWN = 200  # histories drawn, until one is worth playing
 AT_ONCE = 6  # submissions that may wait for each other
 FILLING = 4  # ticks that a prompt may take, roughly

@@ -80,14 +80,13 @@ class Player:
     counts: Counter[str] = field(default_factory=Counter)
     comparisons: int = 0
     largest: float = 0.0  # difference of a number of a state from the twin's
-    ran: int = 0  # rules that had something to act on
     place: int = 0
     lag: int = 0
     size: int = CHUNKS[0]  # chunk
     drafted: set[bool] = field(default_factory=set)  # whether the rounds committed in the last tick had drafts
     own: bool = True  # drafts came from the configured drafter at its own length, all the time
     _script: int | None = None  # what the script in force counts
-    _said: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)  # by request, sample, anchor's place
+    _said: dict[int, dict[tuple[int, int], list[int]]] = field(default_factory=dict)  # by request; sample, anchor's place
 
     def __post_init__(self) -> None:
         self.books = Books(self)
@@ -97,9 +96,8 @@ class Player:
         """Every step, and then whatever brings all requests to their end."""
         for self.place, step in enumerate(steps):
             getattr(self, step.verb)(step)
-            self.ran += 1
         self.drain(Step("drain"))
-        self.follow()
+        self.follow(self.played)
         for one in self.played:
             one.rounds = guarded("rounds", lambda one=one: tuple(self.decoder.rounds(one.request_id)))
         self.books.close()
@@ -157,8 +155,9 @@ class Player:
     def preempt(self, step: Step) -> None:
         one = self.played[step.who]
         if not one.live:
-            self.ran -= 1
+            self.expect("SCH", f"preempt {one.label}, which has ended", "KeyError", self.called("preempt", one))
             return
+        self.follow([one])  # what is in flight may be lost, and is drafted anew: perhaps by nobody
         self.counts[f"preempted {self.phase(one)}"] += 1
         self.expect("SCH", f"preempt {one.label}", "nothing", self.called("preempt", one))
         one.held, one.disturbed = True, self.place if one.disturbed is None else one.disturbed
@@ -167,7 +166,7 @@ class Player:
     def resume(self, step: Step) -> None:
         one = self.played[step.who]
         if not one.live:
-            self.ran -= 1
+            self.expect("SCH", f"resume {one.label}, which has ended", "KeyError", self.called("resume", one))
             return
         self.counts["resumed"] += one.held
         self.expect("SCH", f"resume {one.label}", "nothing", self.called("resume", one))
@@ -186,7 +185,7 @@ class Player:
         return guarded(method, call)
 
     def own_drafter(self, step: Step) -> None:
-        self.follow()
+        self.follow(self.played)
         guarded("script", lambda: self.decoder.script(None))
 
     def script(self, step: Step) -> None:
@@ -212,20 +211,20 @@ class Player:
             if one.live and one.disturbed is None:
                 one.disturbed = self.place
 
-    def follow(self) -> None:
+    def follow(self, ones: Sequence[Played]) -> None:
         """Rounds that the script was asked about drafted what it said, and nothing where it said nothing."""
-        said, self._said = self._said, {}
-        for one in self.played:
-            for r in guarded("rounds", lambda one=one: self.decoder.rounds(one.request_id)):
-                key = (one.request_id, r.sample, r.start)
-                if key in said:
+        for one in ones:
+            said = self._said.pop(one.request_id, {})
+            for r in guarded("rounds", lambda one=one: self.decoder.rounds(one.request_id)) if said else ():
+                if (r.sample, r.start) in said:
                     what = f"drafts of {one.label}, sample {r.sample}, behind {r.start + 1} tokens, as the script said"
-                    self.expect("SCH", what, said[key], list(r.proposals))
+                    self.expect("SCH", what, said[r.sample, r.start], list(r.proposals))
 
     def drafts(self, context: ScriptContext) -> Proposal:
         """What the scripted drafter says, and remembers: what it says last about a place is what counts there."""
         proposal = self.scripted(context)
-        self._said[context.request_id, context.sample, len(context.tokens) - 1] = list(proposal.tokens)
+        said = self._said.setdefault(context.request_id, {})
+        said[context.sample, len(context.tokens) - 1] = list(proposal.tokens)
         return proposal
 
     def scripted(self, context: ScriptContext) -> Proposal:
