@@ -86,7 +86,7 @@ class Player:
     drafted: set[bool] = field(default_factory=set)  # whether the rounds committed in the last tick had drafts
     own: bool = True  # drafts came from the configured drafter at its own length, all the time
     _script: int | None = None  # what the script in force counts
-    _said: dict[int, dict[tuple[int, int], list[int]]] = field(default_factory=dict)  # by request; sample, anchor's place
+    _said: dict[int, dict[tuple[int, int], list[int]]] = field(default_factory=dict)  # by request: (sample, anchor)
 
     def __post_init__(self) -> None:
         self.books = Books(self)
