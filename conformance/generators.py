@@ -1,6 +1,6 @@
 """Requests to examine a decoder with: prompts from text where the target has a tokenizer, else drawn ids."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
 from specqual.contract import Request
+from specqual.reference.text import Text
 
 if TYPE_CHECKING:
     from .lab import Lab
@@ -68,13 +69,27 @@ def usable(lab: "Lab") -> list[int]:
 
 def prompt(lab: "Lab", chance: Random, length: int) -> tuple[int, ...]:
     """A prompt of `length` tokens: a piece of program text if the target has a tokenizer, else drawn ids."""
-    if lab.text is None:
-        return tuple(chance.choices(usable(lab), k=length))
-    ids = lab.text.encode(TEXT)
-    ids = tuple(token for token in ids if 0 <= token < lab.claims.limits.vocab_size)
+    return piece(lab.text, usable(lab), range(lab.claims.limits.vocab_size), chance, length)
+
+
+def piece(text: Text | None, drawn: Sequence[int], vocabulary: range, chance: Random, length: int) -> tuple[int, ...]:
+    """A piece of program text, filled up with ids out of `drawn`; these alone where there is no tokenizer."""
+    if text is None:
+        return tuple(chance.choices(drawn, k=length))
+    ids = tuple(token for token in text.encode(TEXT) if token in vocabulary)
     start = chance.randrange(max(1, len(ids) - length + 1))
-    piece = ids[start : start + length]
-    return piece + tuple(chance.choices(usable(lab), k=length - len(piece)))
+    found = ids[start : start + length]
+    return found + tuple(chance.choices(drawn, k=length - len(found)))
+
+
+def sequences(
+    text: Text | None, drawn: Sequence[int], vocabulary: range, chance: Random, count: int, length: int
+) -> list[tuple[int, ...]]:
+    """Tokens to measure rounding on: pieces as above, every fourth one drawn from the whole vocabulary."""
+    return [
+        piece(text, drawn, vocabulary, chance, length) if i % 4 else tuple(chance.choices(vocabulary, k=length))
+        for i in range(count)
+    ]
 
 
 def greedy_requests(lab: "Lab", clause: str, count: int, tokens: int, *, far: bool = False) -> list[Request]:

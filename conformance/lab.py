@@ -243,14 +243,11 @@ class Lab:
 
     def sequences(self, judge: Judge, count: int) -> list[tuple[int, ...]]:
         """Tokens to measure on: pieces of text where this target has a tokenizer, every fourth one drawn at random."""
-        from .generators import prompt  # the only use of prompts here
+        from .generators import sequences, usable  # the only use of prompts here
 
-        chance, vocabulary = self.random("rounding"), range(judge.target.vocab_size)
-        known = judge is self.judge
-        return [
-            prompt(self, chance, LENGTH) if known and i % 4 else tuple(chance.choices(vocabulary, k=LENGTH))
-            for i in range(count)
-        ]
+        known, every = judge is self.judge, range(judge.target.vocab_size)
+        text, drawn = (self.text, usable(self)) if known else (None, every)
+        return sequences(text, drawn, every, self.random("rounding"), count, LENGTH)
 
 
 @contextmanager
