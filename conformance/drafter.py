@@ -1,7 +1,7 @@
 """The reference drafter beside the decoder's: what it says of each slot behind the decoder's own drafts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -55,12 +55,20 @@ class DraftTwin:
     def block(self, tokens: Sequence[int], length: int) -> Block:
         return block(self.drafter, self.context(tokens), length)
 
+    def by(self, r: Round) -> "DraftTwin":
+        """The twin of whoever drafted a round: without its selector, where a policy says that it was off."""
+        if r.policy.get("selector", 1):
+            return self
+        model = self.drafter.model
+        return DraftTwin(self.lab, BlockDrafter(replace(model, config=replace(model.config, selector=None))))
+
     def greedy(self, tokens: Sequence[int], r: Round, nats: float) -> dict[str, list[Any]]:
         """Each draft of a round under the drafts before it: the reference's own choice; how much worse (nats) the
         draft's score is than the best of those that are candidates whatever rounding does; how far its logit is below
         the last candidate's. None for a draft that is no token, or that no block has a slot for."""
+        twin = self.by(r)
         found = [
-            self._greedy(self.block(tokens, size), tokens[-1], r.proposals, nats) for size in self.lengths(tokens, r)
+            twin._greedy(twin.block(tokens, size), tokens[-1], r.proposals, nats) for size in self.lengths(tokens, r)
         ]
         nothing = {name: [None] * len(r.proposals) for name in ("best", "regret", "edge")}
         return min(found, key=lambda one: [one["best"] != list(r.proposals), _worst(one)], default=nothing)
@@ -84,7 +92,8 @@ class DraftTwin:
     def sampled(self, tokens: Sequence[int], r: Round, sampling: Sampling) -> dict[str, list[float]]:
         """Each q of a round against the reference's on the same candidates: their total variation, and by how much
         (nats) a candidate's logit is on the wrong side of the edge."""
-        found = [self._sampled(self.block(tokens, size), tokens[-1], r, sampling) for size in self.lengths(tokens, r)]
+        twin = self.by(r)
+        found = [twin._sampled(twin.block(tokens, size), tokens[-1], r, sampling) for size in self.lengths(tokens, r)]
         nothing = {"variation": [1.0] * len(r.proposals), "edge": [0.0] * len(r.proposals)}
         return min(found, key=lambda one: max(one["variation"], default=0.0), default=nothing)
 

@@ -188,15 +188,17 @@ def test_a_seed_promises_nothing_for_rounds_whose_draft_length_the_load_has_chan
 
 
 def test_the_suite_follows_every_sampled_decision_without_the_selector() -> None:
-    found = results(
-        "specqual.decoder:make",
-        Pair("nano/hybrid", "nano/hybrid-dflash2"),
-        ["LAW-2", "LAW-3", "LIVE"],
-        0,
-        "--option",
-        "selector_rows=2",
-        "--option",
-        "draft_tokens=4",
-    )
+    pair, option = Pair("nano/hybrid", "nano/hybrid-dflash2"), ("--option", "selector_rows=2")
+    wanted = ["LAW-2", "LAW-3", "LIVE"]
+    found = results("specqual.decoder:make", pair, wanted, 0, *option, "--option", "draft_tokens=4")
     assert {"LAW-2", "LAW-3", "LIVE-1"} <= found.keys()
     assert {line["verdict"] for line in found.values()} <= {"EXACT", "TIE-EXPLAINED"}
+
+
+def test_the_suite_judges_drafts_without_the_selector_by_a_drafter_without_one() -> None:
+    pair = Pair("nano/hybrid", "nano/hybrid-dflash2")
+    found = results("specqual.decoder:make", pair, ["DRF-1", "DRF-2"], 0, "--option", "selector_rows=2")
+    assert {clause: line["verdict"].split("(")[0] for clause, line in found.items()} == {
+        "DRF-1": "EXACT",
+        "DRF-2": "HOLDS",
+    }
