@@ -14,3 +14,23 @@ class Together(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> Any:
         return "histories" if PurePath(nodeid.partition("::")[0]).stem in PLAYED else nodeid
+
+    def remove_node(self, node: Any) -> str | None:
+        """The test that a worker died of, if it did; that one is over, and its other tests go to whoever comes."""
+        workload = self.assigned_work.pop(node)
+        open_ = [(unit, nodeid) for unit in workload.values() for nodeid, done in unit.items() if not done]
+        if not open_:
+            return None
+        unit, crashed = open_[0]
+        unit[crashed] = True
+        self.workqueue.update({scope: unit for scope, unit in workload.items() if not all(unit.values())})
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return crashed
+
+    def schedule(self) -> None:
+        """Twice for a worker in the place of one that died: with one test alone it would wait for what comes next."""
+        super().schedule()
+        if self.collection is not None:
+            for node in self.nodes:
+                self._reschedule(node)
