@@ -58,4 +58,5 @@ def cells(u: Floats, bits: int) -> Integers:
     """The leading bits of u as a cell below 2^bits, equally likely under the null."""
     if not 1 <= bits <= 16:
         raise ValueError("bits: must lie in 1..16")
-    return np.minimum(np.floor(np.asarray(u) * 2**bits), 2**bits - 1).astype(np.int64)
+    found: Integers = np.minimum(np.floor(np.asarray(u) * 2**bits), 2**bits - 1).astype(np.int64)
+    return found
