@@ -15,9 +15,10 @@ from specqual.reference.score import score_many
 from specqual.reference.table import is_table, load_table
 from specqual.reference.text import load_text
 
-from .evidence import Case, Evidence, Guard, decide
+from .evidence import Evidence, Guard, decide
 from .generators import sequences
 from .judge import LOWEST, Judge
+from .kinds import Case
 from .lab import ALPHA, LENGTH, MEASURED
 from .recorded import BadLog, Log, Recorded
 from .rounding import DECISIONS, EXACT, Envelope, number
@@ -46,8 +47,8 @@ class Flip:
     on_line: int
     off_line: int
     place: int
-    tokens: tuple[int | None, int | None]
-    regrets: tuple[float | None, float | None]
+    tokens: tuple[int | None, ...]
+    regrets: tuple[float | None, ...]
     margin: float
     tie: bool
 

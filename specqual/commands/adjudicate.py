@@ -71,14 +71,14 @@ def bar() -> Iterator[Progress]:
 def show(found: Adjudication, text: Text | None) -> None:
     """One row per arm, what decided each, and where the arms part."""
     console = Console()
-    table = Table("arm", "log", "requests", "tokens", "not the best", "worst regret", "verdict")
+    table = Table("arm", "requests", "tokens", "not the best", "worst regret", "verdict")
     for name, arm in found.arms.items():
         table.add_row(name, *row(arm), Styled(arm.decision.verdict, style=STYLES.get(arm.decision.verdict, "yellow")))
     console.print(table)
     lines = [f"rounding: {found.envelope}, measured on {found.sequences} sequences; judged in {found.judged_in}"]
     for name, arm in found.arms.items():
         said = ", ".join(f"{key} {value}" for key, value in arm.log.common.items())
-        lines += [f"{name}: {said}"] if said else []
+        lines.append(f"{name}: {arm.log.path.name}" + (f" ({said})" if said else ""))
         lines.append(f"{name} {arm.decision}{place(arm, text)}")
     compared = found.comparison
     if compared is not None:
@@ -106,7 +106,7 @@ def row(arm: Arm) -> list[str]:
     ]
     worst = "no token" if None in wrong else f"{max((regret for regret in wrong if regret is not None), default=0):.3g}"
     tokens = sum(len(case["output"]) for case in cases)
-    return [printable(arm.log.path.name), str(len(cases)), str(tokens), str(len(wrong)), worst]
+    return [str(len(cases)), str(tokens), str(len(wrong)), worst]
 
 
 def place(arm: Arm, text: Text | None) -> str:
