@@ -8,11 +8,14 @@ import torch
 
 from specqual.contract import FinishReason, Round, State
 
+from .drive import NotOffered
 from .lab import Lab
 from .player import Look, Played, Player, Unlike
 from .twin import Ids, Twin
 
 RECURRENT = (".state", ".conv")
+ORDER_ONE = 0.1  # a tolerance beyond this is as large as the numbers of a state are
+DECIDED = {"draft", "selector"}  # policies that may give a round other drafts among neighbours than alone
 
 
 def compare(player: Player, replays: int) -> list[Unlike]:
@@ -42,6 +45,16 @@ def compare(player: Player, replays: int) -> list[Unlike]:
 def tolerance_of(lab: Lab, twin: Twin) -> float:
     """How far a number of a state may be from the twin's."""
     return 0.0 if twin.bitwise else max(1e-9, 16 * lab.envelope())
+
+
+def comparable(lab: Lab, twin: Twin) -> None:
+    """Raise NotOffered where a tolerance would let any state pass."""
+    tolerance = tolerance_of(lab, twin)
+    if tolerance > ORDER_ONE:
+        raise NotOffered(
+            f"the decoder does not claim to be bitwise, and rounding to {lab.claims.dtype} explains differences of "
+            f"{tolerance:.2g}, as large as the numbers of a state"
+        )
 
 
 def replayed(seen: Look) -> Ids:
@@ -161,12 +174,15 @@ def ending(one: Played) -> Iterator[Unlike]:
 
 def outputs(player: Player, one: Played) -> Iterator[Unlike]:
     """What a request said against what it says alone, under every property that it was a test of."""
+    if not (player.twin.bitwise or one.request.sampling.greedy):
+        return  # rounding may have moved a draw
     player.comparisons += 1
     first = first_unlike(player, one)
     if first is None:
         return
     where = one.ended if one.ended is not None else player.place
-    tests = {"SCH": one.disturbed, "ISO": one.neighbours, "CXL": one.bereaved, "RES": one.warm}
+    isolated = one.heir if one.neighbours is None else one.neighbours
+    tests = {"SCH": one.disturbed, "ISO": isolated, "CXL": one.bereaved, "RES": one.warm}
     for chapter, since in tests.items():
         if since is not None:
             yield Unlike(chapter, where, f"{one.label}: {first[0]}", *first[1:])
@@ -174,10 +190,11 @@ def outputs(player: Player, one: Played) -> Iterator[Unlike]:
 
 def first_unlike(player: Player, one: Played) -> tuple[str, Any, Any] | None:
     """The first thing that the request alone says otherwise; a cancelled one is compared as far as it came."""
-    greedy, bitwise = one.request.sampling.greedy, player.twin.bitwise
-    if not bitwise:
-        return tied(player, one) if greedy else None
-    if player.own:
+    greedy = one.request.sampling.greedy
+    if not player.twin.bitwise:
+        return tied(player, one)
+    own = player.own and not any(DECIDED & r.policy.keys() for r in one.rounds)
+    if own:
         alone = player.twin.alone(one.request)
     elif greedy:
         alone = player.twin.plain(one.request)
@@ -189,7 +206,7 @@ def first_unlike(player: Player, one: Played) -> tuple[str, Any, Any] | None:
         if said != wanted:
             return f"output of sample {sample}", wanted, said
         mine, known = tale(one.rounds, sample), full
-        if not player.own and greedy:
+        if not own and greedy:
             told = [[r[0], leading(r[1], known, r[0] - len(one.request.prompt) + 1)] for r in mine]
             seen = [[r[0], r[3]] for r in mine]
         else:
@@ -227,7 +244,8 @@ def tied(player: Player, one: Played) -> tuple[str, Any, Any] | None:
     """As `first_unlike`, for a greedy request where rounding may decide: a difference at a tie ends the comparison."""
     alone = player.twin.plain(one.request)
     for sample, said in enumerate(one.samples):
-        wanted = list(alone.samples[sample])[: len(said)]
+        full = list(alone.samples[sample])
+        wanted = full if one.cancelled is None else full[: len(said)]
         place = next((i for i, pair in enumerate(zip(wanted, said, strict=False)) if pair[0] != pair[1]), None)
         if place is not None:
             judged = player.lab.judge.judge(one.request, said[: place + 1])
@@ -235,4 +253,6 @@ def tied(player: Player, one: Played) -> tuple[str, Any, Any] | None:
             if logprob is None or judged.best[place] - logprob > player.lab.envelope():
                 return f"output of sample {sample}", wanted, said
             player.counts["ties"] += 1
+        elif len(wanted) != len(said):
+            return f"output of sample {sample}", wanted, said
     return None

@@ -5,7 +5,7 @@ from typing import Any
 
 from specqual.contract import Finished, Proposal, Request, ScriptContext, Tokens
 
-from .compare import first_difference, tolerance_of
+from .compare import first_difference, largest, tolerance_of
 from .drive import DecoderError, guarded
 from .evidence import Case
 from .lab import Lab
@@ -33,8 +33,9 @@ class Arm:
                 raise DecoderError(f"a request said nothing for {idle} ticks")
 
 
-def rejected(lab: Lab, request: Request) -> tuple[Case, int]:
-    """A run in which no draft is right, against one that drafts nothing: the first difference, and the rejections."""
+def rejected(lab: Lab, request: Request) -> tuple[Case, int, int]:
+    """A run in which no draft is right, against one that drafts nothing: the first difference, the rejections, and how
+    many states were compared."""
     twin, vocabulary = lab.campaign.twin, lab.claims.limits.vocab_size
     with ExitStack() as stack:
         rejecting, plain = (Arm(stack.enter_context(twin.fresh()), request) for _ in range(2))
@@ -48,7 +49,7 @@ def rejected(lab: Lab, request: Request) -> tuple[Case, int]:
 
         guarded("script", lambda: rejecting.decoder.script(wrong))
         guarded("schedule", lambda: plain.decoder.schedule(draft=0))
-        compared, different = 0, None
+        compared, different, worst = 0, None, 0.0
         while different is None and not rejecting.ended:
             rejecting.advance(len(rejecting.output) + 1)
             plain.advance(len(rejecting.output))
@@ -63,6 +64,7 @@ def rejected(lab: Lab, request: Request) -> tuple[Case, int]:
                         mine.tensors, other.tensors, other.positions, mine.positions, tolerance_of(lab, twin)
                     )
                     different = next(iter(found), None)
+                    worst = max(worst, largest(mine.tensors, other.tensors))
         rounds = guarded("rounds", lambda: rejecting.decoder.rounds(rejecting.id))
     seen = None
     if different is not None:
@@ -72,10 +74,10 @@ def rejected(lab: Lab, request: Request) -> tuple[Case, int]:
         "history": f"prompt {len(request.prompt)}, {len(rejecting.output)} tokens, every draft wrong",
         "rules": len(rejecting.output),
         "comparisons": compared + len(rejecting.output),
-        "largest": 0.0,
+        "largest": worst,
         "difference": seen,
     }
-    return case, sum(bool(r.proposals) and not r.accepted for r in rounds)
+    return case, sum(bool(r.proposals) and not r.accepted for r in rounds), compared
 
 
 def held(lab: Lab, request: Request) -> tuple[list[Case], int]:

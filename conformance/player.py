@@ -44,6 +44,7 @@ class Played:
     cancelled: int | None = None
     disturbed: int | None = None  # the first step that preempted it, or changed chunk or lag while it was live
     neighbours: int | None = None  # the first step in which another request was served beside it
+    heir: int | None = None  # the step that submitted it, if somebody had been served before
     bereaved: int | None = None  # the first step that cancelled a neighbour
     warm: int | None = None  # the step that submitted it, if a whole chunk of its prompt had been served before
 
@@ -118,6 +119,7 @@ class Player:
         one = Played(request, request_id, name(len(self.played)), [[] for _ in range(request.n)])
         one.disturbed = self.place if self.lag else None
         one.warm = self.place if self.books.begun(request) else None
+        one.heir = self.place if any(other.looks or other.final for other in self.played) else None
         self.played.append(one)
 
     def step(self, step: Step) -> None:

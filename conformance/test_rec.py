@@ -2,6 +2,7 @@
 
 from specqual.conformance import scenes
 from specqual.conformance.chapter import clause
+from specqual.conformance.compare import comparable
 from specqual.conformance.drive import NotOffered
 from specqual.conformance.evidence import Evidence, Guard
 from specqual.conformance.lab import Lab
@@ -12,6 +13,7 @@ def recurrent(lab: Lab) -> None:
     """Raise NotOffered where nothing of the kind is kept."""
     if not lab.campaign.recurrent:
         raise NotOffered("the target has no recurrent layer, or the decoder does not show its state")
+    comparable(lab, lab.campaign.twin)
 
 
 @clause("REC-1")
@@ -34,7 +36,9 @@ def test_recurrent_state_equals_a_replay_behind_undrafted_and_mixed_rounds(lab: 
 def test_a_run_of_rejections_equals_plain_decoding(lab: Lab) -> Evidence:
     if not lab.longest:
         raise NotOffered("speculation is off")
+    comparable(lab, lab.campaign.twin)
     request = scenes.requests(lab, "REC-3", [5], lab.effort.rejections)[0]
-    case, rejections = rejected(lab, request)
+    case, rejections, states = rejected(lab, request)
     needed = max(1, min(request.max_tokens, lab.claims.limits.max_context) // 2)
-    return Evidence("histories", [case], [Guard("rounds rejected whole", rejections, needed)])
+    guards = [Guard("rounds rejected whole", rejections, needed), Guard("states compared", states)]
+    return Evidence("histories", [case], guards)

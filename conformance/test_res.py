@@ -31,5 +31,8 @@ def test_pages_held_do_not_grow_beyond_what_the_length_needs(lab: Lab) -> Eviden
     pages = 3 if lab.window is None else 8  # until a stream that keeps all its rows is told from one with spare pages
     tokens = max(pages * PAGE, lab.effort.rejections // 2)
     request = scenes.requests(lab, "RES-3", [1], tokens)[0]
-    cases, _ = held(lab, request)
-    return Evidence("values", cases)
+    cases, passed = held(lab, request)
+    guards = [Guard("lengths at which pages were counted", len(cases))]
+    if lab.window is not None and lab.window < tokens:
+        guards.append(Guard("positions behind the window", passed))
+    return Evidence("values", cases, guards)

@@ -35,7 +35,10 @@ class Decoder(Protocol):
         ...
 
     def cancel(self, request_id: int) -> None:
-        """End a request: exactly one final event (cancelled, usage), then silence; KeyError if unknown or ended."""
+        """End a request: exactly one final event (cancelled, usage), then silence; KeyError if unknown or ended.
+
+        A request that is refused has ended with its submission, even if its event is still to come.
+        """
         ...
 
     def close(self) -> None:

@@ -14,7 +14,8 @@ ROWS: tuple[Row, ...] = (
         "After every commit, lengths, positions and rows of the target's caches and the drafter's context equal those "
         "of a decoder that was given the committed tokens.",
         SEEN,
-        f"{PLAYED}; bitwise where claimed, else within rounding of the reference's state",
+        f"{PLAYED}; bitwise where claimed, else within rounding of the reference's state, and skipped where rounding "
+        "explains as much as a state's own numbers",
         "K13 K14 K16 K22",
     ),
     (
@@ -57,8 +58,8 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "Output, accepted counts and q of a request equal those of the request alone, whatever its neighbours.",
         SEEN,
-        f"{PLAYED}; whole rounds with the configured drafter, tokens and accepted counts with scripted ones; where "
-        "no bits are claimed to be equal, greedy tokens up to the first tie",
+        f"{PLAYED}; whole rounds with the configured drafter, tokens and accepted counts with scripted ones and where a "
+        "policy decided on drafts; where no bits are claimed to be equal, greedy tokens up to the first tie",
         "K14 K17 K24",
     ),
     (
