@@ -58,8 +58,8 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "Output, accepted counts and q of a request equal those of the request alone, whatever its neighbours.",
         SEEN,
-        f"{PLAYED}; whole rounds with the configured drafter, tokens and accepted counts with scripted ones and where a "
-        "policy decided on drafts; where no bits are claimed to be equal, greedy tokens up to the first tie",
+        f"{PLAYED}; whole rounds with the configured drafter, tokens and accepted counts with scripted ones and where "
+        "a policy decided on drafts; where no bits are claimed to be equal, greedy tokens up to the first tie",
         "K14 K17 K24",
     ),
     (
