@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from math import inf, lgamma, log
+from math import exp, inf, lgamma, log
 
 import numpy as np
 import pytest
@@ -113,6 +113,35 @@ def test_a_mixture_that_stops_when_it_likes_rejects_a_true_null_no_oftener_than_
     finals = [update(Mixture(law), singles(run)) for run in draws.tolist()]
     for alpha in ALPHAS:
         assert as_rare_as_promised(rejected(finals, alpha), alpha), alpha
+
+
+def after(state: State, *requests: Sequence[float]) -> float:
+    return exp(update(state, requests).log_e)
+
+
+def test_a_bet_is_fair_and_made_before_its_outcome_is_known():
+    law = (0.5, 0.3, 0.2)
+    mixture = update(Mixture(law), singles([0, 0, 1, 2, 0]))
+    expected = sum(p * after(mixture, (cell,)) for cell, p in enumerate(law))
+    assert expected == pytest.approx(exp(mixture.log_e), rel=1e-12)
+    bets = update(Bets(0.1), singles([0.6, -0.4, 0.5, 0.1]))
+    assert after(bets, (0.1,)) == pytest.approx(exp(bets.log_e), rel=1e-12)  # a gain of the allowance wins nothing
+    assert after(bets, (0.7,)) > after(bets, (0.1,))
+    assert after(bets, (0.7,)) + after(bets, (-0.5,)) == pytest.approx(2 * exp(bets.log_e), rel=1e-12)
+
+
+def test_a_request_of_several_pays_the_mean_of_what_each_would_have_paid():
+    for state, (a, b) in (
+        (update(Mixture((0.5, 0.3, 0.2)), singles([0, 0, 1])), (0, 2)),
+        (update(Bets(), singles([0.6, 0.9, -0.1])), (-0.4, 0.9)),
+    ):
+        assert after(state, (a, b)) == pytest.approx((after(state, (a,)) + after(state, (b,))) / 2, rel=1e-12)
+        assert update(state, [(a, b)]).requests == 4
+
+
+def test_a_spread_is_taken_about_the_mean_of_the_earlier_requests():
+    state = update(Bets(), [(1.0,), (-1.0,), (1.0,), (-0.25, 0.25)])
+    assert (state.total, state.spread) == (1.0, pytest.approx(1 + 4 + 1 + 1 / 9))
 
 
 def test_bets_that_stop_when_they_like_reject_a_true_null_no_oftener_than_they_may():
@@ -241,8 +270,8 @@ def test_products_and_means_are_those_of_the_values_and_not_of_their_logarithms(
 @pytest.mark.parametrize(
     ("start", "draw"),
     [
-        (Mixture((0.4, 0.3, 0.2, 0.1)), lambda rng, n: rng.integers(4, size=n).tolist()),
-        (Bets(0.01), lambda rng, n: (rng.random(n) * 2 - 1).tolist()),
+        (update(Mixture((0.4, 0.3, 0.2, 0.1)), singles([3] * 20)), lambda rng, n: rng.integers(4, size=n).tolist()),
+        (update(Bets(0.01), singles([0.5] * 20)), lambda rng, n: (rng.random(n) * 2 - 1).tolist()),
     ],
     ids=["mixture", "bets"],
 )
@@ -340,11 +369,14 @@ def test_bits_of_a_transform_reject_a_true_null_no_oftener_than_they_may_under_p
 
 
 def test_a_transform_is_an_exact_piece_of_the_unit_interval_and_ranks_fall_with_probability():
-    laws = [[0.2, 0.5, 0.3]] * 3
-    assert statistics.transform(laws, [0, 1, 2], [0.5] * 3) == pytest.approx([0.1, 0.45, 0.85])
-    assert statistics.ranked([7, 3], [0.3, 0.5], 3, 0.5) == pytest.approx(0.25)
-    assert statistics.ranked([7, 3], [0.3, 0.5], 7, 0.5) == pytest.approx(0.65)
-    assert statistics.ranked([7, 3], [0.3, 0.5], 11, 0.5) == pytest.approx(0.9)  # of the tail that is not listed
+    laws = [[0.2, 0.5, 0.3], [0.4, 1.0, 0.6], [2, 5, 3]]  # one law, scaled
+    assert statistics.transform(laws, [0, 1, 2], [0.5, 0.0, 0.2]) == pytest.approx([0.1, 0.2, 0.76])
+    for listed in (([7, 3], [0.3, 0.5]), ([3, 7], [0.5, 0.3])):
+        assert statistics.ranked(*listed, 3, 0.5) == pytest.approx(0.25)
+        assert statistics.ranked(*listed, 7, 0.5) == pytest.approx(0.65)
+        assert statistics.ranked(*listed, 11, 0.5) == pytest.approx(0.9)  # of the tail that is not listed
+    assert statistics.ranked([3, 7], [0.3, 0.5], 7, 0.5) == pytest.approx(0.25)
+    assert statistics.ranked([7, 3], [0.4, 0.4], 3, 0.5) == pytest.approx(0.2)
     assert statistics.cells([0.0, 0.49, 0.5, 0.999], 1).tolist() == [0, 0, 1, 1]
 
 
