@@ -1,8 +1,8 @@
 """Tests and running evidence against a known law, for decoders that offer nothing but their tokens.
 
 `fixed` judges counts at a sample size fixed beforehand; `eprocess` gathers evidence that stays valid under early stop
-and resume; `pit` turns tokens under changing laws into cells of one law. Clauses use
-`fixed.test` alone; the rest is for whoever plans a run or gathers evidence over several.
+and resume; `pit` turns tokens under changing laws into cells of one law. Clauses use `fixed.test` alone;
+the rest is for whoever plans a run or gathers evidence over several.
 """
 
 from .eprocess import Bets, Mixture, State, from_json, interval, mean, product, rejects, to_json, update
