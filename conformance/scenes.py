@@ -31,13 +31,15 @@ def edges(lab: Lab) -> list[int]:
 
 
 def offsets(lab: Lab, *, thorough: bool) -> Iterator[Scene]:
-    """Drafted rounds that begin at every offset to every edge and accept every m; in brief, an m for each offset."""
+    """Drafted rounds that begin at every offset to every edge and accept every m; in brief, an m for each offset, and
+    once, at pages, all drafts but the last: where that m's turn comes, a changing script may be silent."""
     longest = lab.longest
     for edge in edges(lab):
         lengths = [edge - back for back in range(longest + 2) if edge > back]
         cast = requests(lab, f"offsets/{edge}", lengths, longest + 4)
         submits = tuple(Step("submit", place) for place in range(len(cast)))
-        for right in range(longest + 1) if thorough else (longest + 2,):
+        brief = (longest + 2, longest - 1) if edge == PAGE else (longest + 2,)
+        for right in range(longest + 1) if thorough else brief:
             yield (Step("script", amount=right), *submits, Step("drain")), cast
 
 
