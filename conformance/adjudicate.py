@@ -18,7 +18,7 @@ from specqual.reference.text import load_text
 from .evidence import Evidence, Guard, decide
 from .generators import sequences
 from .judge import LOWEST, Judge
-from .kinds import Case
+from .kinds import Case, parting
 from .lab import ALPHA, LENGTH, MEASURED
 from .recorded import BadLog, Log, Recorded
 from .rounding import DECISIONS, EXACT, Envelope, number
@@ -237,7 +237,8 @@ def first_flip(on: Arm, off: Arm, i: int, j: int, envelope: float) -> Flip | Non
     """The first place where two outputs of one prompt differ, judged under the prefix that they share there."""
     sides = (on.evidence.cases[i], off.evidence.cases[j])
     outputs = [arm.log.requests[at].output for arm, at in ((on, i), (off, j))]
-    place = next((k for k, (a, b) in enumerate(zip(*outputs, strict=False)) if a != b), min(map(len, outputs)))
+    apart = parting(*outputs)
+    place = min(map(len, outputs)) if apart is None else apart
     if place == max(map(len, outputs)):
         return None
     rows = [case if place < len(case["output"]) else None for case in sides]

@@ -9,6 +9,7 @@ import torch
 from specqual.contract import FinishReason, Round, State
 
 from .drive import NotOffered
+from .kinds import parting
 from .lab import Lab
 from .player import Look, Played, Player, Unlike
 from .twin import Ids, Twin
@@ -237,7 +238,8 @@ def tale(rounds: Sequence[Round], sample: int) -> list[list[Any]]:
 def leading(proposals: Sequence[int], known: Sequence[int], start: int) -> int:
     """How many drafts at the front are the output's own tokens."""
     right = known[start : start + len(proposals)]
-    return next((i for i, pair in enumerate(zip(proposals, right, strict=False)) if pair[0] != pair[1]), len(right))
+    apart = parting(proposals, right)
+    return len(right) if apart is None else apart
 
 
 def tied(player: Player, one: Played) -> tuple[str, Any, Any] | None:
@@ -246,7 +248,7 @@ def tied(player: Player, one: Played) -> tuple[str, Any, Any] | None:
     for sample, said in enumerate(one.samples):
         full = list(alone.samples[sample])
         wanted = full if one.cancelled is None else full[: len(said)]
-        place = next((i for i, pair in enumerate(zip(wanted, said, strict=False)) if pair[0] != pair[1]), None)
+        place = parting(wanted, said)
         if place is not None:
             judged = player.lab.judge.judge(one.request, said[: place + 1])
             logprob = judged.logprob[place] if place < len(judged.logprob) else None

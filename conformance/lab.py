@@ -88,7 +88,6 @@ class Lab:
     run: Run
     _made: dict[tuple[Any, ...], Decoder | Exception] = field(default_factory=dict)
     _answers: dict[Request, Answer] = field(default_factory=dict)
-    _campaign: "Campaign | None" = None
 
     @property
     def effort(self) -> Effort:
@@ -195,14 +194,12 @@ class Lab:
             raise NotOffered("the decoder claims no output law: its rule is lossy")
         return self.claims.rule
 
-    @property
+    @cached_property
     def campaign(self) -> "Campaign":
         """The histories of this run, played once for all chapters."""
         from .campaign import Campaign
 
-        if self._campaign is None:
-            self._campaign = Campaign(self)
-        return self._campaign
+        return Campaign(self)
 
     # The judge
 

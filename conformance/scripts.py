@@ -108,9 +108,6 @@ def greedy_patterns(longest: int) -> dict[str, Pattern]:
     }
 
 
-Draw = Callable[[], float]
-
-
 def sampled(law_of: Callable[[Sequence[int]], np.ndarray], shape: str, chance: Random) -> Script:
     """A drafter with a law, drawn by itself: q in a known relation to p, the law [V] behind a prefix.
 

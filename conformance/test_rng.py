@@ -9,8 +9,9 @@ from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, NotOffered, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import prompt
+from specqual.conformance.kinds import parting
 from specqual.conformance.lab import SHARES, Lab, taped
-from specqual.conformance.ties import parting, sampled_tie_of
+from specqual.conformance.ties import sampled_tie_of
 from specqual.contract import Key, Request, Round, Rule, Sampling, SeedContract
 from specqual.reference.rng import Counter
 from specqual.reference.tape import Recorded, decisions

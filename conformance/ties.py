@@ -5,14 +5,9 @@ from collections.abc import Sequence
 from specqual.contract import Request, Rule
 
 from .bracket import bracket
-from .kinds import Case
+from .kinds import Case, parting
 from .lab import Lab
 from .tapes import interval
-
-
-def parting(expected: Sequence[int], actual: Sequence[int]) -> int | None:
-    """The first place where two outputs hold different tokens, or None."""
-    return next((i for i, (a, b) in enumerate(zip(expected, actual, strict=False)) if a != b), None)
 
 
 def tie_of(lab: Lab, request: Request, expected: Sequence[int], actual: Sequence[int]) -> Case:

@@ -60,13 +60,15 @@ class Block:
 class BlockDrafter:
     """A drafter that borrows embedding, head, tiling and attention of its target; other tensors by schema name.
 
-    `context` makes the keys and values of all layers from the projected features of a token.
+    `context` makes the keys and values of all layers from the projected features of a token, `context_norm` [layers,
+    kv_heads, d] are the gains of those keys.
     """
 
     config: DraftConfig
     target: Transformer
     project: Linear
     context: Linear
+    context_norm: Tensor
     layers: tuple[DraftLayer, ...]
     selector: Linear | None
     tensors: Mapping[str, Tensor]
@@ -111,8 +113,7 @@ class BlockDrafter:
             projected = rms_norm(linear(rows, self.project), self.tensors["hidden_norm.weight"], config.eps)
             sides = linear(projected, self.context).view(-1, config.layers, 2, config.kv_heads, config.head_dim)
             key, value = sides.unbind(2)  # [16, layers, kv_heads, d]
-            gain = torch.stack([layer.head_norm[config.heads :] for layer in self.layers])
-            key = rms_norm(key, gain, config.eps).flatten(1, 2)
+            key = rms_norm(key, self.context_norm, config.eps).flatten(1, 2)
             return rotate(key, cos, sin).view(value.shape), value
 
         turns = (tiling.padded(side) for side in self.turns.at(laid.positions, self.target.dtype))
@@ -304,12 +305,14 @@ def load_drafter(checkpoint: Checkpoint[DraftConfig], target: Transformer) -> Bl
     tensors = {name: checkpoint.read(name).to(exact) for name in others}
     tensors = {name: gain_of(x) if name.endswith("norm.weight") else x for name, x in tensors.items()}
     names = [f"layers.{i}.self_attn.{side}_proj" for i in range(config.layers) for side in "kv"]
+    layers = tuple(_layer_of(config, f"layers.{i}", modules, tensors) for i in range(config.layers))
     return BlockDrafter(
         config,
         target,
         modules["fc"],
         fused([modules[name] for name in names]),
-        tuple(_layer_of(config, f"layers.{i}", modules, tensors) for i in range(config.layers)),
+        torch.stack([layer.head_norm[config.heads :] for layer in layers]),
+        layers,
         modules.get("candidate_selector.hidden_projection"),
         tensors,
         Turns.of(target.config.max_context + config.block_size, config.head_dim, config.rope_theta, exact),

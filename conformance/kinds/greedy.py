@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from ..verdicts import Decision, Verdict
-from . import Case
+from . import Case, parting
 from .values import NOISE
 
 
@@ -34,8 +34,8 @@ def _wrong_tokens(cases: Sequence[Case]) -> Iterable[tuple[int, int | None, str]
             )
         plain = case.get("plain")
         if plain is not None and case["bitwise"] and plain != case["output"]:
-            pairs = zip(plain, case["output"], strict=False)
-            place = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(plain), len(case["output"])))
+            apart = parting(plain, case["output"])
+            place = min(len(plain), len(case["output"])) if apart is None else apart
             yield index, place, f"{case['label']}: differs from {case['against']} at token {place}; bitwise was claimed"
 
 
