@@ -12,6 +12,7 @@ from rich.text import Text
 from .clauses import CLAUSES
 from .lab import ALPHA, SHARES
 from .verdicts import Status, Verdict
+from .waivers import warnings
 
 if TYPE_CHECKING:
     from .session import Session
@@ -67,6 +68,8 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
         keys = ("engine", "version", "rule", "method", "dtype", "threads")
         reporter.write_line("claims: " + ", ".join(f"{key} {claims[key]}" for key in keys))
     reporter.write_line(f"false alarms of the whole run: at most {ALPHA:g}, shared by {' and '.join(SHARES)}")
+    for warning in warnings(session.waivers, session.results):
+        reporter.write_line(f"warning: {warning}", yellow=True)
     if session.asked.report is not None and session.results:
         reporter.write_line(f"report: {session.asked.report}")
     reporter.write_line(f"exit status {int(status)}: {MEANING[status]}")

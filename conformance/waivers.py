@@ -1,11 +1,14 @@
 """Waivers: known violations that their owner has excused, with reason, link and an expiry date."""
 
 import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from .clauses import CLAUSES
+from .verdicts import Verdict
 
 
 class BadWaiver(ValueError):
@@ -50,3 +53,19 @@ def read_waivers(path: Path) -> tuple[Waiver, ...]:
 def waive(waivers: tuple[Waiver, ...], clause: str) -> Waiver | None:
     """The waiver that still excuses this clause, or None."""
     return next((waiver for waiver in waivers if waiver.clause == clause and waiver.valid), None)
+
+
+def warnings(waivers: Iterable[Waiver], results: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What is wrong with the waivers in the light of a run: expired where they were needed, or needed no longer.
+
+    `results` are lines of a report. A waiver of a clause that was not decided is nobody's business.
+    """
+    verdicts = {line["clause"]: Verdict(line["verdict"]) for line in results}
+    said = []
+    for waiver in waivers:
+        verdict = verdicts.get(waiver.clause)
+        if verdict is Verdict.VIOLATED and not waiver.valid:
+            said.append(f"the waiver of {waiver.clause} expired on {waiver.expires}, so its violation counts")
+        elif verdict in (Verdict.EXACT, Verdict.HOLDS, Verdict.TIE_EXPLAINED):
+            said.append(f"the waiver of {waiver.clause} excuses nothing: {waiver.clause} is {verdict}; take it out")
+    return said

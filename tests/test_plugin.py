@@ -189,6 +189,12 @@ def test_a_waiver_excuses_until_it_expires(toy, folder):
         (folder / "waivers.toml").write_text(waiver.format(f"{year}-01-01"))
         found = toy("token", "--clause", "GE-1", "--waivers", "waivers.toml")
         assert found.returncode == status, found.stdout
+        assert ("warning: the waiver of GE-1 expired on 2001-01-01" in found.stdout) == bool(status)
+    assert (
+        "warning: the waiver of GE-1 excuses nothing: GE-1 is EXACT"
+        in toy("none", "--clause", "GE-1", "--waivers", "waivers.toml").stdout
+    )
+    assert "warning" not in toy("none", "--clause", "GE-5", "--waivers", "waivers.toml").stdout
     (folder / "waivers.toml").write_text(waiver.format("soon"))
     found = toy("token", "--clause", "GE-1", "--waivers", "waivers.toml")
     assert found.returncode == 2

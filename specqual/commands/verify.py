@@ -5,6 +5,11 @@ from pathlib import Path
 
 from specqual.conformance.audit import audit
 
+INTEGRITY = (
+    "The hash chain is whole. That shows integrity, not authorship: whoever holds the file can write a chain anew. "
+    "What speaks for a verdict is the evidence beside it."
+)
+
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the subcommand to the command line."""
@@ -30,4 +35,5 @@ def run(args: argparse.Namespace) -> int:
                 f"{header.get('decoder')} on {header.get('target')}, exit status {found.loaded.footer.get('status')}"
             )
         )
+    print(INTEGRITY)
     return 1 if found.differences else 0
