@@ -10,6 +10,7 @@ import json
 import platform
 import subprocess
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -92,7 +93,7 @@ class Report:
 
     def __init__(self, run: Run, directory: Path | None) -> None:
         self._run, self._directory = run, directory
-        self._last, self._counts = ROOT, Counter[str]()
+        self._last = ROOT
         self.lines: list[dict[str, Any]] = []
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -111,21 +112,29 @@ class Report:
         claims = result.get("claims")
         if not self.lines:
             self._write(header(self._run, claims))
-        self._counts[result["verdict"]] += 1
         self._write({"type": "verdict"} | {name: value for name, value in result.items() if name != "claims"})
 
     def close(self, status: int) -> None:
         """Append the footer and write the renderings; nothing if no verdict was reached."""
         if not self.lines:
             return
-        counts = dict(sorted(self._counts.items()))
-        self._write({"type": "footer", "verdicts": sum(counts.values()), "counts": counts, "status": status})
+        self._write(footer(self.lines[1:], status))
         if self._directory is not None:
-            from .html import page
-            from .junit import junit
+            render(self._directory, self.lines)
 
-            (self._directory / "index.html").write_text(page(self.lines), encoding="utf-8")
-            (self._directory / "junit.xml").write_text(junit(self.lines), encoding="utf-8")
+
+def footer(verdicts: Iterable[dict[str, Any]], status: int) -> dict[str, Any]:
+    counts = dict(sorted(Counter(line["verdict"] for line in verdicts).items()))
+    return {"type": "footer", "verdicts": sum(counts.values()), "counts": counts, "status": status}
+
+
+def render(directory: Path, lines: list[dict[str, Any]]) -> None:
+    """Write the page and the JUnit file that the lines of a finished report stand for."""
+    from .html import page
+    from .junit import junit
+
+    (directory / "index.html").write_text(page(lines), encoding="utf-8")
+    (directory / "junit.xml").write_text(junit(lines), encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,54 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specqual import fixtures
 from specqual.cli import main
 from specqual.conformance.audit import audit
-from specqual.conformance.lab import Run
-from specqual.conformance.report import ROOT, BadReport, Report, canonical, load, sealed
-from specqual.contract import Setup
+from specqual.conformance.report import BadReport, load
 
-HOSTILE = '<script>alert(1)</script> & "quotes" \x00\ud800'
-
-
-def result(clause="GE-1", verdict="EXACT", **changes):
-    case = {
-        "label": HOSTILE,
-        "prompt": [1],
-        "max_tokens": 1,
-        "ending": [],
-        "output": [2],
-        "argmax": [2],
-        "logprob": [-0.5],
-        "best": [-0.5],
-        "runner_up": [-2.0],
-        "envelope": 0.0,
-        "plain": None,
-        "against": "",
-        "bitwise": False,
-        "history": "",
-    }
-    evidence = {"kind": "greedy", "cases": [case | changes], "guards": [], "notes": {}}
-    detail = "1 tokens of 1 outputs, regret zero everywhere"
-    line = {"clause": clause, "verdict": verdict, "detail": detail, "delta": None, "evidence": evidence}
-    return line | {"proof": "", "replay": "pytest", "seconds": 0.1, "waiver": None, "claims": {"engine": HOSTILE}}
-
-
-def written(folder: Path, *results) -> Path:
-    run = Run("toy:make", lambda setup: None, Setup(target=fixtures.path("table/chain")))  # type: ignore[arg-type]
-    report = Report(run, folder)
-    for one in results:
-        report.add(one)
-    report.close(0)
-    return folder
-
-
-def lines(folder: Path) -> list[str]:
-    return (folder / "report.jsonl").read_text().splitlines(keepends=True)
-
-
-def rewrite(folder: Path, kept: list[str]) -> None:
-    (folder / "report.jsonl").write_text("".join(kept))
+from .reports import HOSTILE, lines, resealed, result, rewrite, written
 
 
 def test_a_report_states_how_it_was_made_and_is_derived_again(tmp_path, capsys):
@@ -112,15 +69,6 @@ def test_a_verdict_that_does_not_follow_from_its_evidence_is_contradicted(tmp_pa
     assert found.differences and "its evidence says VIOLATED" in found.differences[0]
     assert main(["verify", str(tmp_path)]) == 1
     assert "GE-1" in capsys.readouterr().out
-
-
-def resealed(folder: Path, contents: list[dict]) -> None:
-    before, kept = ROOT, []
-    for content in contents:
-        line = sealed({name: value for name, value in content.items() if name != "hash"}, before)
-        before = line["hash"]
-        kept.append(canonical(line) + "\n")
-    rewrite(folder, kept)
 
 
 @pytest.mark.parametrize(

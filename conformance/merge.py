@@ -1,0 +1,78 @@
+"""Reports of the shards of one run as the report of that run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .audit import audit
+from .clauses import CLAUSES, status_of
+from .report import ROOT, BadReport, Loaded, canonical, footer, render, sealed
+from .verdicts import Profile
+
+CHAINED = {"hash"}
+SAID = ("verdict", "detail", "delta")  # in which two shards that decided one clause must agree
+
+
+class Unlike(ValueError):
+    """Reports that are not shards of one run; names the field of the header, or the clause."""
+
+
+def merge(directories: Sequence[Path], out: Path) -> list[dict[str, Any]]:
+    """Write the report, page and JUnit file of the whole run to `out` and return the report's lines.
+
+    BadReport for a shard that is truncated or altered or whose verdicts do not follow from their evidence; Unlike where
+    two headers differ in anything, or where a clause that was decided twice came out differently.
+    """
+    shards = {directory: checked(directory) for directory in directories}
+    if out.resolve() in {directory.resolve() for directory in directories}:
+        raise Unlike(f"--out: {out} is one of the reports to merge")
+    (first, shard), *others = shards.items()
+    for directory, other in others:
+        same(shard.header, other.header, first, directory)
+    found: dict[str, tuple[Path, dict[str, Any]]] = {}
+    for directory, loaded in shards.items():
+        for line in loaded.verdicts:
+            before, known = found.setdefault(line["clause"], (directory, line))
+            for name in SAID:
+                if known[name] != line[name]:
+                    told = f"{known[name]!r} in {before}, {line[name]!r} in {directory}"
+                    raise Unlike(f"{line['clause']}: {name} is {told}")
+    verdicts = [found[identifier][1] for identifier in CLAUSES if identifier in found]
+    profile = Profile(shard.header["profile"])
+    lines = chained([shard.header, *verdicts, footer(verdicts, int(status_of(verdicts, profile)))])
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "report.jsonl").write_text("".join(canonical(line) + "\n" for line in lines), encoding="utf-8")
+    render(out, lines)
+    return lines
+
+
+def checked(directory: Path) -> Loaded:
+    """A report whose verdicts all follow from their evidence; BadReport names the folder and what does not."""
+    try:
+        found = audit(directory)
+    except BadReport as error:
+        raise BadReport(f"{directory}: {error}") from None
+    if found.differences:
+        raise BadReport(f"{directory}: {found.differences[0]}")
+    return found.loaded
+
+
+def same(one: dict[str, Any], other: dict[str, Any], first: Path, second: Path) -> None:
+    """Raise Unlike, naming the field, unless two headers say the same."""
+    for field in sorted((one.keys() | other.keys()) - CHAINED):
+        mine, its = one.get(field), other.get(field)
+        while isinstance(mine, dict) and isinstance(its, dict) and mine != its:  # claims and versions: which of them
+            inner = next(name for name in sorted(mine.keys() | its.keys()) if mine.get(name) != its.get(name))
+            field, mine, its = f"{field}.{inner}", mine.get(inner), its.get(inner)
+        if mine != its:
+            raise Unlike(f"{field}: is {mine!r} in {first}, {its!r} in {second}; shards of one run have equal headers")
+
+
+def chained(contents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Lines under a hash chain of their own."""
+    lines, before = list[dict[str, Any]](), ROOT
+    for content in contents:
+        line = sealed({name: value for name, value in content.items() if name not in CHAINED}, before)
+        lines.append(line)
+        before = line["hash"]
+    return lines

@@ -1,0 +1,77 @@
+"""Shards of one run become one report, or say why they are none."""
+
+import json
+
+import pytest
+
+from specqual.cli import main
+from specqual.conformance.audit import audit
+from specqual.conformance.merge import Unlike, merge
+from specqual.conformance.report import BadReport
+
+from .reports import lines, resealed, result, rewrite, written
+
+
+def test_shards_become_one_report_that_verifies(tmp_path, capsys):
+    written(tmp_path / "a", result("GE-2"), result("GE-1"))
+    written(tmp_path / "b", result("GE-3"), result("GE-1"))
+    assert main(["merge", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "whole")]) == 0
+    assert "3 verdicts of 2 reports: EXACT 3" in capsys.readouterr().out
+    found = audit(tmp_path / "whole")
+    assert [line["clause"] for line in found.loaded.verdicts] == ["GE-1", "GE-2", "GE-3"]
+    assert not found.differences
+    assert {"index.html", "junit.xml", "report.jsonl"} == {path.name for path in (tmp_path / "whole").iterdir()}
+
+
+def test_the_status_is_that_of_the_whole_run(tmp_path):
+    written(tmp_path / "a", result("GE-2"))
+    bad = result("GE-1", "VIOLATED", output=[3], logprob=[-9.0])
+    bad["detail"] = (
+        "token 0 is 3 where the target's is 2: 8.5 nats worse under its own prefix, margin 1.5, and rounding explains "
+        "at most 0"
+    )
+    written(tmp_path / "b", bad, status=1)
+    assert merge([tmp_path / "a", tmp_path / "b"], tmp_path / "whole")[-1]["status"] == 1
+
+
+@pytest.mark.parametrize(
+    ("there", "field"),
+    [
+        ({"seed": 1}, "seed: is 0 in"),
+        ({"claims": {"engine": "other"}}, "claims.engine: is"),
+        ({"claims": None}, "claims: is"),
+        ({"budget": {}}, "budget: is None in"),
+    ],
+)
+def test_unlike_headers_are_refused_by_field(tmp_path, there, field):
+    written(tmp_path / "a", result("GE-1"))
+    contents = [json.loads(line) for line in lines(written(tmp_path / "b", result("GE-2")))]
+    resealed(tmp_path / "b", [contents[0] | there, *contents[1:]])
+    with pytest.raises(Unlike, match=field):
+        merge([tmp_path / "a", tmp_path / "b"], tmp_path / "whole")
+    assert not (tmp_path / "whole").exists()
+
+
+def test_a_clause_decided_twice_must_agree(tmp_path):
+    written(tmp_path / "a", result("GE-1"))
+    twice = result("GE-1", max_tokens=2, ending=[2]) | {"verdict": "SKIPPED", "detail": "not today"}
+    twice["evidence"] |= {"cases": []}
+    written(tmp_path / "b", twice, status=2)
+    with pytest.raises(Unlike, match="GE-1: verdict is 'EXACT' in"):
+        merge([tmp_path / "a", tmp_path / "b"], tmp_path / "whole")
+
+
+def test_an_altered_shard_is_refused_by_name(tmp_path):
+    written(tmp_path / "a", result("GE-1"))
+    rewrite(tmp_path / "a", lines(tmp_path / "a")[:-1])
+    with pytest.raises(BadReport, match=r"a: line 2: the report is truncated"):
+        merge([tmp_path / "a"], tmp_path / "whole")
+    written(tmp_path / "b", result("GE-1", output=[3], logprob=[-9.0]))
+    with pytest.raises(BadReport, match="b: GE-1: the report says EXACT, its evidence says VIOLATED"):
+        merge([tmp_path / "b"], tmp_path / "whole")
+
+
+def test_a_shard_is_not_overwritten(tmp_path, capsys):
+    written(tmp_path / "a", result("GE-1"))
+    assert main(["merge", str(tmp_path / "a"), "--out", str(tmp_path / "a")]) == 2
+    assert "--out: " in capsys.readouterr().err
