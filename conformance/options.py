@@ -11,6 +11,7 @@ from specqual.contract import Rule, Setup
 
 from .clauses import CLAUSES, matching
 from .lab import Run
+from .report import BadReport, Loaded, load
 from .resolve import BUILT_IN, UnknownDecoder, resolve
 from .verdicts import Profile
 from .waivers import BadWaiver, Waiver, read_waivers
@@ -45,6 +46,7 @@ def add_options(parser: pytest.Parser) -> None:
     add("--seed", default="0", metavar="N", help="seed of every random choice (default: 0)")
     add("--report", metavar="DIR", help="write report.jsonl, index.html and junit.xml there")
     add("--waivers", metavar="FILE", help="TOML file of excused clauses")
+    add("--baseline", metavar="DIR", help="show only what changed since this earlier report")
     add("--list", action="store_true", default=False, help="print every clause and exit")
 
 
@@ -56,6 +58,7 @@ class Asked:
     clauses: frozenset[str]
     report: Path | None
     waivers: tuple[Waiver, ...]
+    baseline: Loaded | None = None
 
 
 def _integer(name: str, value: str | None, low: int) -> int | None:
@@ -144,7 +147,11 @@ def read_options(options: Any) -> Asked:
         waivers = read_waivers(Path(options.specqual_waivers)) if options.specqual_waivers else ()
     except (UnknownDecoder, BadWaiver) as error:
         raise BadOption(str(error)) from error
+    try:
+        baseline = load(Path(options.specqual_baseline)) if options.specqual_baseline else None
+    except BadReport as error:
+        raise BadOption(f"--baseline: {error}") from error
     report = Path(options.specqual_report).resolve() if options.specqual_report else None
     if report is not None and report.exists() and not report.is_dir():
         raise BadOption(f"--report: {options.specqual_report!r} is not a directory")
-    return Asked(Run(options.specqual_decoder, make, setup, profile, seed), wanted, report, waivers)
+    return Asked(Run(options.specqual_decoder, make, setup, profile, seed), wanted, report, waivers, baseline)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .baseline import Changes, compare
 from .clauses import CLAUSES
 from .lab import ALPHA, SHARES
 from .verdicts import Status, Verdict
@@ -40,11 +41,18 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
     """Print one row a clause, and what the exit status means."""
     status = session.status()
     reporter.section("conformance", sep="=")
-    if session.results:
+    found = session.asked.baseline
+    changes = None if found is None else compare(found, session.report.lines[0], session.results)
+    shown = [
+        line
+        for line in session.results
+        if changes is None or line["clause"] in changes.changed or line["clause"] in changes.new
+    ]
+    if shown:
         table = Table(box=None, pad_edge=False)
         for name in ("clause", "level", "verdict", "seconds", "what was seen"):
             table.add_column(name, overflow="fold", no_wrap=name != "what was seen", justify="left")
-        for result in sorted(session.results, key=lambda r: list(CLAUSES).index(r["clause"])):
+        for result in sorted(shown, key=lambda r: list(CLAUSES).index(r["clause"])):
             verdict = Verdict(result["verdict"])
             bound = f"(≤ {result['delta']:.3g})" if result["delta"] is not None else ""
             detail = result["detail"] if not result["waiver"] else f"{result['waiver']['reason']}: {result['detail']}"
@@ -61,8 +69,11 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
             file=out, width=max(100, get_terminal_size().columns), force_terminal=colour, no_color=not colour
         ).print(table)
         reporter.write(out.getvalue())
-    else:
+    if not session.results:
         reporter.write_line("no clause was selected")
+    if changes is not None:
+        for line in against(changes):
+            reporter.write_line(line)
     claims = next((r["claims"] for r in session.results if r.get("claims")), None)
     if claims is not None:
         keys = ("engine", "version", "rule", "method", "dtype", "threads")
@@ -75,3 +86,17 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
     reporter.write_line(f"exit status {int(status)}: {MEANING[status]}")
     if session.foreign:
         reporter.write_line("another test of this run failed, which pytest reports as 1")
+
+
+def against(changes: Changes) -> list[str]:
+    """A comparison with a baseline in words."""
+    said = [f"{len(changes.changed)} of {changes.same + len(changes.changed)} clauses changed since the baseline"]
+    said += [f"{name} was {verdict}" for name, verdict in changes.changed.items()]
+    for what, names in (
+        ("new", changes.new),
+        ("violated as before, which counts all the same", changes.still),
+        ("in the baseline only", changes.absent),
+        ("not as in the baseline's header", changes.header),
+    ):
+        said += [f"{what}: {', '.join(names)}"] if names else []
+    return said

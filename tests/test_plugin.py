@@ -158,6 +158,7 @@ def test_an_open_clause_fails_under_certify_only(toy):
         (("--option", "colour"), "--option: must look like key=value"),
         (("--option", "colour=red"), "colour: unknown option"),
         (("--draft", "nowhere"), "--draft: there is no directory 'nowhere'"),
+        (("--baseline", "nowhere"), "--baseline: report.jsonl: cannot be read"),
         (("--decoder", "nowhere.at:all"), "--decoder: cannot import nowhere.at"),
         (("--decoder", "nonsense"), "--decoder: 'nonsense' is none of"),
     ],
@@ -199,6 +200,28 @@ def test_a_waiver_excuses_until_it_expires(toy, folder):
     found = toy("token", "--clause", "GE-1", "--waivers", "waivers.toml")
     assert found.returncode == 2
     assert "waiver[0].expires: must be a date" in found.stdout
+
+
+def test_a_baseline_hides_what_did_not_change_and_excuses_nothing(toy):
+    options = ("--clause", "GE-1", "--clause", "GE-5", "--clause", "FIN-3")
+    assert toy("none", *options, "--report", "sound").returncode == 0
+    broken = toy("token", *options, "--report", "broken", "--baseline", "sound")
+    assert broken.returncode == 1, broken.stdout
+    table = broken.stdout.split("conformance ==")[1]
+    assert "GE-1 was EXACT" in table and "not as in the baseline's header: options" in table
+    assert rows(table) == {"GE-1", "GE-5"}
+    again = toy("token", *options, "--clause", "GE-2", "--baseline", "broken")
+    assert again.returncode == 1, again.stdout
+    table = again.stdout.split("conformance ==")[1]
+    assert "0 of 3 clauses changed" in table and rows(table) == {"GE-2"}
+    assert "new: GE-2" in table and "violated as before, which counts all the same: GE-1, GE-5" in table
+    fewer = toy("none", "--clause", "GE-5", "--baseline", "sound")
+    assert "in the baseline only: GE-1, FIN-3" in fewer.stdout and fewer.returncode == 0
+
+
+def rows(table: str) -> set[str]:
+    """The clauses that a table of verdicts shows."""
+    return {words[0] for words in map(str.split, table.splitlines()) if words[1:2] in (["MUST"], ["SHOULD"], ["INFO"])}
 
 
 def test_the_plugin_is_silent_when_pytest_runs_something_else(folder):

@@ -1,0 +1,55 @@
+"""What changed since an earlier report of the same decoder."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .clauses import CLAUSES
+from .report import Loaded
+from .verdicts import Verdict
+
+TOLD = frozenset({Verdict.VIOLATED, Verdict.ERROR})  # whose detail is the news, too
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Clauses by what became of them: `changed` and `new` by id with what they were, `still` violated, `absent` now.
+
+    `header` are the fields of the header that are not as they were.
+    """
+
+    changed: Mapping[str, str]
+    new: tuple[str, ...]
+    still: tuple[str, ...]
+    absent: tuple[str, ...]
+    same: int
+    header: tuple[str, ...]
+
+
+def compare(before: Loaded, header: Mapping[str, Any], results: Iterable[Mapping[str, Any]]) -> Changes:
+    """Lines of this run against a report; a verdict has changed where another one stands, a violation where it is seen
+    otherwise."""
+    earlier = {line["clause"]: line for line in before.verdicts}
+    now = {line["clause"]: line for line in results}
+    changed = {name: earlier[name]["verdict"] for name in now if name in earlier and differs(earlier[name], now[name])}
+    kept = [name for name in now if name in earlier and name not in changed]
+    fields = [name for name in before.header if name not in ("hash", "type")]
+    return Changes(
+        changed,
+        ordered(now.keys() - earlier.keys()),
+        ordered(name for name in kept if now[name]["verdict"] == Verdict.VIOLATED),
+        ordered(earlier.keys() - now.keys()),
+        len(kept),
+        tuple(name for name in fields if before.header[name] != header.get(name)),
+    )
+
+
+def differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether two lines about one clause say something else."""
+    return before["verdict"] != now["verdict"] or (now["verdict"] in TOLD and before["detail"] != now["detail"])
+
+
+def ordered(names: Iterable[str]) -> tuple[str, ...]:
+    """Clause ids in the order of the table; those that the suite no longer has come last."""
+    places = {name: place for place, name in enumerate(CLAUSES)}
+    return tuple(sorted(names, key=lambda name: (places.get(name, len(places)), name)))
