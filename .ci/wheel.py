@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DECOYS = ("adapters", "decoder", "tests", "contract", "reference", "conformance", "fixtures")
+DECOYS = ("adapters", "decoder", "tests", "contract", "reference", "conformance", "fixtures", "mutants")
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> None:

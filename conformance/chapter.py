@@ -23,6 +23,7 @@ from .verdicts import Decision, Outcome, Verdict, outcome
 from .waivers import Waiver, waive
 
 Gather = Callable[[Lab], Evidence]
+GATHERERS: dict[str, Gather] = {}  # by clause; filled as chapters are imported
 RESULT = pytest.StashKey[str]()  # JSON: a string crosses process borders whatever is in it
 
 
@@ -95,6 +96,8 @@ def clause(identifier: str) -> Callable[[Gather], Callable[..., None]]:
     about = CLAUSES[identifier]
 
     def decorate(gather: Gather) -> Callable[..., None]:
+        GATHERERS[identifier] = gather
+
         @pytest.mark.clause(identifier)
         def test(lab: Lab, waivers: tuple[Waiver, ...], request: pytest.FixtureRequest) -> None:
             __tracebackhide__ = True

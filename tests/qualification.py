@@ -4,7 +4,6 @@ import io
 import json
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,29 +12,24 @@ import pytest
 
 import specqual.conformance
 from specqual import fixtures
+from specqual.mutants.pairs import Pair
 
 CONFORMANCE = Path(specqual.conformance.__file__).parent
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A target and a drafter, by fixture name; `draft` None for none."""
-
-    target: str
-    draft: str | None = None
-
-    @property
-    def options(self) -> list[str]:
-        draft = "none" if self.draft is None else str(fixtures.path(self.draft))
-        return ["--target", str(fixtures.path(self.target)), "--draft", draft]
+def options(pair: Pair) -> list[str]:
+    """The command line that asks for these fixtures."""
+    draft = "none" if pair.draft is None else str(fixtures.path(pair.draft))
+    free = [word for name, value in pair.options for word in ("--option", f"{name}={value}")]
+    return ["--target", str(fixtures.path(pair.target)), "--draft", draft, *free]
 
 
 def results(decoder: str, pair: Pair, clauses: Sequence[str], seed: int = 0, *more: str) -> dict[str, dict[str, Any]]:
     """Run these clauses, chapters or prefixes ([] means the quick profile): clause id -> its line of report.jsonl."""
     with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as shown, redirect_stderr(shown):
         wanted = [option for clause in clauses for option in ("--clause", clause)]
-        options = [*pair.options, *wanted, "--decoder", decoder, "--seed", str(seed), "--report", folder, *more]
-        status = pytest.main([str(CONFORMANCE), "-q", "-p", "no:cacheprovider", *options])
+        arguments = [*options(pair), *wanted, "--decoder", decoder, "--seed", str(seed), "--report", folder, *more]
+        status = pytest.main([str(CONFORMANCE), "-q", "-p", "no:cacheprovider", *arguments])
         report = Path(folder) / "report.jsonl"
         if not report.exists():
             raise RuntimeError(f"exit status {status} and no report: {shown.getvalue()}")

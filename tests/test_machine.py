@@ -104,7 +104,7 @@ def test_the_verdict_on_histories_follows_from_their_evidence() -> None:
     ("fault", "clause"), [("keeps_pages", "CXL-2"), ("keeps_pages", "RES-1"), ("served_on", "SCH-1")]
 )
 def test_a_fault_is_violated_with_a_short_history_that_the_report_derives_again(fault: str, clause: str) -> None:
-    line = results(f"tests.faults.held:{fault}", DENSE, [clause])[clause]
+    line = results(f"specqual.mutants.held:{fault}", DENSE, [clause])[clause]
     assert line["verdict"] == "VIOLATED", line["detail"]
     assert decide(line["evidence"]).detail == line["detail"]
     assert len(line["evidence"]["cases"][0]["history"].split(" · ")) <= 14, line["detail"]
@@ -119,11 +119,11 @@ def test_the_optimised_decoder_passes_the_histories_written_on_purpose(name: str
 
 
 def test_an_engine_that_breaks_in_a_history_is_an_error() -> None:
-    line = results("tests.faults.held:crashes", DENSE, ["SCH-2"])["SCH-2"]
+    line = results("specqual.mutants.held:crashes", DENSE, ["SCH-2"])["SCH-2"]
     assert line["verdict"] == "ERROR" and "the engine broke" in line["detail"]
 
 
 def test_a_decoder_without_the_protocols_is_skipped_by_name() -> None:
-    found = results("tests.faults:n7_black_box", DENSE, ["RWD", "REC", "ISO", "SCH", "CXL", "RES"])
+    found = results("specqual.mutants.controls:n7_black_box", DENSE, ["RWD", "REC", "ISO", "SCH", "CXL", "RES"])
     assert {line["verdict"] for line in found.values()} == {"SKIPPED"}
     assert {line["detail"] for line in found.values()} == {"the decoder does not offer Traced"}

@@ -113,5 +113,5 @@ def test_drafts_that_rounding_tips_are_ties():
 )
 def test_bfloat16_is_no_excuse_for(fault: str, clause: str, pair: Pair, profile: str):
     more = ("--dtype", "bfloat16", "--profile", profile)
-    line = results(f"tests.faults.numerics:{fault}", pair, [clause], 0, *more)[clause]
+    line = results(f"specqual.mutants.numerics:{fault}", pair, [clause], 0, *more)[clause]
     assert line["verdict"] == "VIOLATED", line["detail"]

@@ -20,6 +20,8 @@ from specqual.reference import dflash, drafter, target
 from specqual.reference.choice import Array, Scored
 from specqual.reference.drafter import BlockDrafter
 
+from .mutant import planted_in
+from .pairs import DFLASH2, MARKOV
 from .planting import replacing, swapped
 
 sound_account, sound_parse, sound_open_draft, sound_open_target = (
@@ -110,3 +112,12 @@ def m23k(model: dflash.BlockModel, hidden: tuple[Tensor, ...]) -> Tensor:
     """The weight of the norm over the context rows is loaded and not used."""
     ones = torch.ones_like(model.tensors["hidden_norm.weight"])
     return dflash.context_rows(replace(model, tensors={**model.tensors, "hidden_norm.weight": ones}), hidden)
+
+
+PLANTED = planted_in(
+    "reference",
+    ("CKP-2", DFLASH2, (m23a, m23b, m23c, m23k)),
+    ("CKP-2", MARKOV, (m23c,)),
+    ("CKP-3", DFLASH2, (m23d, m23j)),
+    ("CKP-4", DFLASH2, (m23h, m23i)),
+)

@@ -14,6 +14,8 @@ from specqual.reference.drafter import BlockDrafter, DraftContext
 from specqual.reference.sampling import order
 from specqual.reference.transaction import Sample
 
+from .mutant import planted_in
+from .pairs import DFLASH2, HYBRID, MARKOV
 from .planting import replacing
 
 CHUNK = 8  # of a prefill that m20g believes in
@@ -176,3 +178,16 @@ def m22f(tokens: tuple[int, ...], hidden: tuple[Tensor, ...], target: object) ->
 
 
 sound_hidden, sound_walk = BlockDrafter.hidden, choice.walk
+
+
+PLANTED = planted_in(
+    "reference",
+    (
+        "DRF-1",
+        DFLASH2,
+        (m20a, m20b, m20c, m20d, m20g, m21b, m21c, m21d, m21e, m21f, m21h, m21i, m21j, m21k, m22b, m22d, m22f),
+    ),
+    ("DRF-1", HYBRID, (m20d,)),
+    ("DRF-1", MARKOV, (m21j,)),
+    ("DRF-3", DFLASH2, (m20c, m21a, m22e)),
+)

@@ -19,6 +19,8 @@ from specqual.decoder.row import Row
 from specqual.decoder.slots import Slots
 from specqual.decoder.span import Span
 
+from .mutant import planted_in
+from .pairs import DFLASH2, HYBRID2
 from .planting import Place
 from .rows import Notes, remembering, swap
 
@@ -159,3 +161,15 @@ def m26f(self: Engine) -> None:
         for row in self._all():
             row.held = False
     sound_admit(self)
+
+
+PLANTED = planted_in(
+    "optimised",
+    ("ISO-2", DFLASH2, (m24a, m24b, m24c, m24f, m24g)),
+    ("ISO-1", HYBRID2, (m24e,)),
+    ("ISO-2", HYBRID2, (m24d,)),
+    ("RWD-2", DFLASH2, (m26d,)),
+    ("SCH-1", DFLASH2, (m26b, m26c)),
+    ("SCH-2", DFLASH2, (m26a, m26f)),
+    ("SCH-2", HYBRID2, (m26e,)),
+)

@@ -9,6 +9,8 @@ from specqual.contract import CompactLaw, Key, Proposal, Purpose, Rule, Sampling
 from specqual.reference import choice, drafter, transaction, verify
 from specqual.reference.choice import Array, Scored
 
+from .mutant import planted_in
+from .pairs import DFLASH, DFLASH2, MARKOV
 from .planting import replacing
 
 sound_pick, sound_walk, sound_verify = choice.pick, choice.walk, verify.verify
@@ -100,3 +102,14 @@ def m03f(rule: Rule, p, drafts, q, uniform) -> verify.Verdict:
 def m03g(seed: int, sample: int, round_start: int, position: int, purpose: Purpose) -> Key:
     """Keys count from the start of the round, so every round draws the same numbers."""
     return Key(seed, sample, 0, position - round_start, purpose)
+
+
+PLANTED = planted_in(
+    "reference",
+    ("LAW-2", DFLASH, (m02a, m02e)),
+    ("LAW-2", DFLASH2, (m02b, m02c, m03f)),
+    ("LAW-2", MARKOV, (m02d,)),
+    ("LAW-4", DFLASH2, (m03a,)),
+    ("RNG-1", DFLASH2, (m03a, m03b, m03c, m03d, m03e, m03g)),
+    ("RNG-3", DFLASH2, (m03d,)),
+)

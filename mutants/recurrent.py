@@ -15,6 +15,8 @@ from specqual.decoder.replay import Replay, replay_of
 from specqual.decoder.slots import Slots
 from specqual.decoder.span import Span
 
+from .mutant import planted_in
+from .pairs import HYBRID2
 from .planting import Place
 from .rows import remembering, swap
 
@@ -92,3 +94,11 @@ def m19g(spans: Sequence[Span], *layout: object) -> Replay:
 def m19h(self: Slots, layer: int, slots: Tensor, states: Tensor) -> None:
     """The state at a boundary is kept in bfloat16, and the log is replayed from there: off by rounding."""
     sound_keep(self, layer, slots, states.to(torch.bfloat16).to(states.dtype))
+
+
+PLANTED = planted_in(
+    "optimised",
+    ("REC-1", HYBRID2, (m19a, m19b, m19c, m19h)),
+    ("REC-2", HYBRID2, (m19d,)),
+    ("RES-2", HYBRID2, (m19e, m19f, m19g)),
+)

@@ -17,6 +17,8 @@ from specqual.decoder.prefixes import CHUNK, Ids, Prefixes
 from specqual.decoder.propose import Ask
 from specqual.decoder.row import Row
 
+from .mutant import planted_in
+from .pairs import DFLASH2, HYBRID2, WINDOW2
 from .planting import Place
 from .rows import Notes, put, remembering, swap
 
@@ -161,3 +163,13 @@ def m18f(self: Prefixes, memory: Memory, prompt: Ids, most: int) -> None:
     sound_attach(self, memory, prompt, most)
     for ids, chunk in lent:
         self._known[ids] = chunk
+
+
+PLANTED = planted_in(
+    "optimised",
+    ("RWD-1", WINDOW2, (m17d,)),
+    ("RES-1", DFLASH2, (m17a, m17b, m17c, m17f, m17g)),
+    ("ISO-2", DFLASH2, (m17e,)),
+    ("RES-2", DFLASH2, (m18a, m18b, m18e)),
+    ("RES-2", HYBRID2, (m18f,)),
+)

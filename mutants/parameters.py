@@ -10,6 +10,8 @@ from specqual.reference.sampling import Law, filtered, point, processed
 from specqual.reference.transaction import Plan, Sample
 from specqual.reference.verify import Uniform, Verdict
 
+from .mutant import planted_in
+from .pairs import DFLASH2
 from .planting import BlackBox, planted, replacing
 from .verification import Chain, sound_law, sound_verify
 
@@ -273,3 +275,16 @@ def m08h(setup: Setup) -> Decoder:
         return sound_verify(rule, [*raw[:accepted], p[accepted]], drafts[:accepted], q[:accepted], uniform)
 
     return planted(setup, {(transaction, "_law"): law, (transaction, "verify"): verify})
+
+
+PLANTED = planted_in(
+    "reference",
+    ("SMP-1", DFLASH2, (m06d,)),
+    ("SMP-2", DFLASH2, (m06a, m06e)),
+    ("SMP-3", DFLASH2, (m06a, m06b, m06c, m06e, m06f)),
+    ("SMP-4", DFLASH2, (m08a, m08b, m08c, m08d, m08f, m08h)),
+    ("SMP-5", DFLASH2, (m08e, m08g, m08h)),
+    ("SMP-6", DFLASH2, (m08a, m08b, m08c, m08d, m08f, m08h)),
+    ("SMP-7", DFLASH2, (m08a, m08b, m08f)),
+    ("SMP-8", DFLASH2, (m06g,)),
+)

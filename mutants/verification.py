@@ -9,7 +9,9 @@ from specqual.reference import sampling, transaction, verify
 from specqual.reference.sampling import Law, draw, point
 from specqual.reference.verify import Uniform, Verdict
 
-from .planting import planted, replacing
+from .mutant import planted_in
+from .pairs import DFLASH2, HYBRID
+from .planting import black_box, planted, replacing
 
 # The sound functions, under names that no swap touches.
 sound_verify, sound_judged, sound_filtered, sound_law = (
@@ -174,3 +176,14 @@ def m05c(setup: Setup) -> Decoder:
         return sound_verify(rule, [*p[:-1], *plain] if drafts else p, drafts, q, uniform)
 
     return planted(setup, {(transaction, "_law"): remember, (transaction, "verify"): unfiltered})
+
+
+m04e_black_box = black_box(m04e)
+PLANTED = planted_in(
+    "reference",
+    ("GE-1", DFLASH2, (m01a, m01b, m01c, m01d, m01e)),
+    ("GE-4", HYBRID, (m01c, m01d)),
+    ("LAW-2", DFLASH2, (m04g,)),
+    ("LAW-3", DFLASH2, (m04a, m04b, m04c, m04d, m04e, m04f, m05a, m05b, m05c)),
+    ("LAW-5", DFLASH2, (m05a,)),
+)

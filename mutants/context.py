@@ -9,6 +9,8 @@ from specqual.decoder.engine import Engine
 from specqual.decoder.memory import Store
 from specqual.decoder.pages import Pages, Stream, Table
 
+from .mutant import planted_in
+from .pairs import WINDOW2
 from .planting import Place
 from .rows import Notes, put, remembering, swap
 from .state import eagerly
@@ -39,7 +41,7 @@ def m22a() -> dict[Place, object]:
 
 
 @remembering
-def m22b() -> dict[Place, object]:
+def m22b2() -> dict[Place, object]:
     """The rows of rejected drafts are appended to the context, and those of later tokens behind them."""
     ends = Notes(0)
 
@@ -60,7 +62,7 @@ def m22c(self: Pages, stream: Stream, table: Table, length: int) -> None:
 
 
 @swap("ingest", BlockDrafter)
-def m22d(self: BlockDrafter, memories, starts, features, store: Store) -> None:
+def m22d2(self: BlockDrafter, memories, starts, features, store: Store) -> None:
     """A full window keeps its oldest rows and takes in no new ones. Shows in acceptance, behind the window."""
     sound_ingest(self, memories, starts, features, store)
     for stream in self.streams:
@@ -69,3 +71,11 @@ def m22d(self: BlockDrafter, memories, starts, features, store: Store) -> None:
             lost = max(0, start + len(new) - first)
             blank = self.tensors["hidden_norm.weight"].new_zeros(lost, stream.kv_heads, stream.head_dim)
             put(store, memory, stream, first, (blank, blank))
+
+
+PLANTED = planted_in(
+    "optimised",
+    ("RWD-1", WINDOW2, (m22a, m22b2)),
+    ("RES-3", WINDOW2, (m22c,)),
+    ("DRF-1", WINDOW2, (m22d2,)),
+)

@@ -21,6 +21,8 @@ from specqual.decoder.span import Pass, Span
 from specqual.decoder.target import Transformer
 from specqual.decoder.view import Rows, View, view_of
 
+from .mutant import planted_in
+from .pairs import DFLASH2, HYBRID2, WINDOW2
 from .planting import Place
 from .recurrent import replaying
 from .rows import Notes, put, remembering, rows, swap
@@ -239,3 +241,11 @@ def m16d(self: Engine) -> None:
         for name, stream in self._store.pages.streams.items():
             if stream.window is not None and flight.proposal.tokens:
                 self._store.pages.settle(stream, flight.span.memory.tables[name], flight.span.end)
+
+
+PLANTED = planted_in(
+    "optimised",
+    ("RWD-1", DFLASH2, (m13a, m13b, m13c, m13d, m13e, m13f, m13g, m14b, m14c)),
+    ("RWD-1", WINDOW2, (m16a, m16b, m16c, m16d)),
+    ("REC-1", HYBRID2, (m14a,)),
+)

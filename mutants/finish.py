@@ -7,6 +7,8 @@ from specqual.reference import ReferenceDecoder, decoder, transaction
 from specqual.reference.transaction import Plan, Sample
 from specqual.reference.verify import Verdict
 
+from .mutant import planted_in
+from .pairs import DFLASH2
 from .planting import replacing
 
 MASK = 95  # the mask id of every nano drafter
@@ -144,3 +146,13 @@ def _trimmed(ids: tuple[int, ...]) -> tuple[int, ...]:
     while ids and ids[-1] == 0:
         ids = ids[:-1]
     return ids
+
+
+PLANTED = planted_in(
+    "reference",
+    ("FIN-1", DFLASH2, (m10a, m10d, m10e, m10f, m12d)),
+    ("FIN-2", DFLASH2, (m05d, m10a, m10b, m11d, m12b)),
+    ("FIN-3", DFLASH2, (m11a, m11b, m11c)),
+    ("FIN-5", DFLASH2, (m10c,)),
+    ("FIN-6", DFLASH2, (m12a, m12c)),
+)

@@ -91,4 +91,9 @@ class BlackBox:
 
 def black_box(factory: Make) -> Make:
     """The same decoder at level 1."""
-    return lambda setup: BlackBox(factory(setup))
+
+    def make(setup: Setup) -> Decoder:
+        return BlackBox(factory(setup))
+
+    make.__name__, make.__doc__, make.__module__ = f"{factory.__name__}_black_box", factory.__doc__, factory.__module__
+    return make

@@ -15,7 +15,9 @@ from specqual.reference.table import TableTarget
 from specqual.reference.target import TransformerTarget
 from specqual.reference.verify import Uniform, Verdict, judged, verify
 
-from .planting import planted
+from .mutant import Control
+from .pairs import DFLASH2, FLAT, LOOKUP
+from .planting import black_box, planted
 from .verification import block_length
 
 
@@ -59,8 +61,9 @@ def n4(setup: Setup) -> Decoder:
     return decoder
 
 
-# Noise keyed by position alone is what the sampler-match rule of the reference has: N5 is N2 under its seed contract.
-n5 = n2
+def n5(setup: Setup) -> ReferenceDecoder:
+    """Noise is keyed by position alone, so sampled output is the same for every K: what sampler-match has there."""
+    return make(replace(setup, rule=Rule.SAMPLER_MATCH))
 
 
 def n7(setup: Setup) -> Decoder:
@@ -81,3 +84,18 @@ def _block(rule: Rule, p: Sequence[Law], drafts: Sequence[int], q: Sequence[Law 
     left = behind[length]
     mass = left.sum()
     return Verdict(length, draw(left / mass if mass else p[length], uniform(Purpose.RESIDUAL, length)))
+
+
+n7_black_box = black_box(n7)
+CLAUSES = ("LIVE-1", "LIVE-3", "GE-1", "GE-4", "LAW-2", "LAW-3", "RNG-1", "RNG-3", "FIN-2")
+NO_KEYS = frozenset({"LAW-2", "LAW-3", "RNG-1"})  # the contract has no keys for a block's coins
+CONTROLS = (
+    Control(n1, DFLASH2, CLAUSES),
+    Control(n2, DFLASH2, CLAUSES),
+    Control(n3, LOOKUP, CLAUSES, frozenset({"LIVE-1", "GE-1", "LAW-2"})),  # hardly anything of it is ever accepted
+    Control(n4, DFLASH2, CLAUSES),
+    Control(n4, FLAT, ("GE-1",)),
+    Control(n5, DFLASH2, ("RNG-2", "GE-3")),
+    Control(n7, DFLASH2, CLAUSES, NO_KEYS),
+    Control(n7_black_box, DFLASH2, ("LAW-6",)),
+)

@@ -1,0 +1,37 @@
+"""The kinds of faults, numbered as in the reports that they were found in."""
+
+KINDS = {
+    "K01": "verification indexing",
+    "K02": "q is not the law that the draft was drawn from",
+    "K03": "random numbers used twice",
+    "K04": "wrong acceptance or residual",
+    "K05": "bonus token",
+    "K06": "sampling parameters and mixed rows",
+    "K07": "seed contract",
+    "K08": "penalties and other processors with history",
+    "K10": "stop inside the accepted span",
+    "K11": "token budget",
+    "K12": "sentinels and fillers taken for tokens",
+    "K13": "KV length and position after partial acceptance",
+    "K14": "ragged batches",
+    "K16": "sliding windows and rings",
+    "K17": "pool ownership and leaks",
+    "K18": "warm start",
+    "K19": "recurrent and conv state",
+    "K20": "drafter inputs: hidden taps",
+    "K21": "drafter positions, masks, anchor, window",
+    "K22": "drafter cache content",
+    "K23": "checkpoint, vocabulary, quantisation",
+    "K24": "request identity",
+    "K25": "graph replay and padding",
+    "K26": "preemption and late commits",
+    "K27": "liveness",
+    "K29": "limits, widths, changing draft lengths",
+    "K30": "telemetry, log-probabilities, streams",
+    "K31": "numbers, not logic",
+}
+DO_NOT_APPLY = {
+    "K09": "grammar: no decoder here constrains its output by one",
+    "K15": "trees and block layouts: verification is a chain",
+    "K28": "ranks: one process decodes; tensor parallelism comes later",
+}
