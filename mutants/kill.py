@@ -1,0 +1,35 @@
+"""A run of the mutants: sound decoders, mutants and controls, each in its process, and what follows."""
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+
+from .judgement import Tally
+from .levels import Level
+from .plan import Wanted, clean_trials, control_trials, mutant_trials
+from .processes import finished
+from .record import Record
+from .trial import Outcome, Role, Trial
+
+Told = Callable[[Trial, Outcome], None]
+
+
+def kill(wanted: Wanted, record: Record, workers: int, told: Told) -> Tally:
+    """Run what the record does not hold yet, and judge all of it; `told` hears of every trial that ends."""
+
+    def through(trials: Iterable[Trial]) -> None:
+        missing = [trial for trial in trials if not record.has(trial.role, trial.name)]
+        for trial, outcome in finished(missing, workers):
+            record.add(outcome)
+            told(trial, outcome)
+
+    if wanted.level is Level.L3:
+        through(chain(clean_trials(wanted), mutant_trials(wanted, ()), control_trials(wanted)))
+    else:
+        through(clean_trials(wanted))
+        through(mutant_trials(wanted, [one for one in record.outcomes if one.role == Role.CLEAN]))
+    return Tally.of(wanted, record.outcomes)
+
+
+def count(wanted: Wanted) -> int:
+    """How many trials a run consists of."""
+    return sum(1 for _ in chain(clean_trials(wanted), wanted.mutants, control_trials(wanted)))

@@ -1,0 +1,18 @@
+"""What the processes of trials have in common: imported once, by the server that they are forked from."""
+
+import torch
+
+from specqual.conformance.check import gatherers
+
+from .registry import mutants
+from .trial import perform
+
+__all__ = ["perform", "single"]
+
+gatherers()
+mutants()
+
+
+def single() -> None:
+    """One thread: tiny models gain nothing from more, and there is a process for every core."""
+    torch.set_num_threads(1)
