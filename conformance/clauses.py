@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .specification import checkpoint, greedy, requests, sampling, state
+from .specification import checkpoint, greedy, numerics, requests, sampling, state
 from .verdicts import Level, Profile, Status, Verdict, exit_status
 
 
@@ -42,10 +42,11 @@ CHAPTERS = {
     "RES": "resources",
     "CKP": "checkpoint",
     "DRF": "drafter",
+    "NUM": "numerics",
     "ERR": "bad input",
 }
 
-_ROWS = (*greedy.ROWS, *sampling.ROWS, *state.ROWS, *checkpoint.ROWS, *requests.ROWS)
+_ROWS = (*greedy.ROWS, *sampling.ROWS, *state.ROWS, *checkpoint.ROWS, *numerics.ROWS, *requests.ROWS)
 
 CLAUSES: dict[str, Clause] = {
     row[0]: Clause(row[0], row[1], row[2], tuple(row[3].split()), row[4], row[5]) for row in _ROWS

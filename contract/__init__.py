@@ -16,6 +16,7 @@ from .decoder import (
     Unsupported,
 )
 from .event import Event, Finished, FinishReason, Refused, TokenLogprobs, Tokens, Usage
+from .kernels import Dissectable, Kernels
 from .request import InvalidRequest, Request, Sampling, validate
 from .round import CompactLaw, Proposal, Round, Script, ScriptContext
 from .tape import Key, Purpose, Tape
@@ -24,12 +25,14 @@ __all__ = [
     "Claims",
     "CompactLaw",
     "Decoder",
+    "Dissectable",
     "Event",
     "FinishReason",
     "Finished",
     "Greedy",
     "Inspectable",
     "InvalidRequest",
+    "Kernels",
     "Key",
     "Limits",
     "Make",

@@ -64,8 +64,11 @@ def attend_sdpa(query: Tensor, parts: Sequence[Part]) -> Tensor:
     )  # [n, kv_heads, S, d]
     mask = torch.cat([part.mask.permute(0, 2, 3, 4, 1, 5).flatten(4)[:, 0] for part in parts], dim=-1)
     queries = wide(query).transpose(1, 2)
-    seen = scaled_dot_product_attention(queries, key, value, attn_mask=mask, enable_gqa=True)
+    seen = scaled_dot_product_attention(queries, key, value, attn_mask=mask.to(queries.dtype), enable_gqa=True)
     return seen.transpose(1, 2).to(query.dtype)
+
+
+BACK_ENDS: dict[str, Attention] = {"own": attend, "sdpa": attend_sdpa}
 
 
 def highest(sides: Iterable[Tensor]) -> Tensor:

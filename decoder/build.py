@@ -7,15 +7,28 @@ from typing import Any
 import torch
 
 from specqual import __version__
-from specqual.contract import Claims, Greedy, Limits, Method, Request, Rule, Sampling, SeedContract, Setup, Unsupported
+from specqual.contract import (
+    Claims,
+    Greedy,
+    Kernels,
+    Limits,
+    Method,
+    Request,
+    Rule,
+    Sampling,
+    SeedContract,
+    Setup,
+    Unsupported,
+)
 from specqual.contract.checkpoint import Checkpoint, open_draft, open_target
 from specqual.contract.config import LayerType, TargetConfig
 from specqual.contract.errors import CheckpointError
 from specqual.contract.schema import target_linears
 
-from .attention import attend, attend_sdpa
+from .attention import BACK_ENDS
 from .block import BlockDrafter, load_drafter
 from .engine import Engine
+from .kernels import kernels_of
 from .memory import Store
 from .pages import Pages
 from .policies import Policies
@@ -32,7 +45,6 @@ from .tile import TILE, Tiling
 RULES = (Rule.NONE, Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH)
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
 SELECTING = (Method.DFLASH2, Method.DFLASH_SELECTOR)
-ATTENTION = {"own": attend, "sdpa": attend_sdpa}
 LEAST = {"prefixes": 0, "remembered": 16, "draft_context": 0, "invariant": 0}  # of the options; 1 for all others
 SPLIT = 1536  # inputs of a product from which on its bits depend on the number of threads, as measured
 LOOKED_UP = 4  # K of prompt lookup where the setup names none
@@ -66,8 +78,8 @@ class Options:
             if name not in known:
                 raise ValueError(f"{name}: unknown option; there are {', '.join(known)}")
             if name == "attention":
-                if value not in ATTENTION:
-                    raise ValueError(f"attention: must be {' or '.join(ATTENTION)}, got {value!r}")
+                if value not in BACK_ENDS:
+                    raise ValueError(f"attention: must be {' or '.join(BACK_ENDS)}, got {value!r}")
                 continue
             low = LEAST.get(name, 1)
             if isinstance(value, bool) or not str(value).isdecimal() or int(value) < low:
@@ -120,7 +132,8 @@ def make(setup: Setup) -> Engine:
         kv_format="fp8" if checkpoint is not None and checkpoint.quantisation.kv_scales else "dense",
     )
     prefixes = Prefixes(store, options.prefixes)
-    return Engine(target, proposer, store, prefixes, claims, text, options.policies, options.remembered)
+    kernels = kernels_of(target.tiling) if isinstance(target, Transformer) else Kernels()
+    return Engine(target, proposer, store, prefixes, claims, text, options.policies, options.remembered, kernels)
 
 
 def _models(
@@ -134,7 +147,7 @@ def _models(
         if drafts and setup.draft is not None:
             raise CheckpointError("target", "is a table and has no hidden states for a drafter to read")
         return load_table(setup.target), lookup
-    how = Tiling(TILE if options.invariant else None), ATTENTION[options.attention]
+    how = Tiling(TILE if options.invariant else None), BACK_ENDS[options.attention]
     if not drafts or setup.draft is None:
         return load_target(checkpoint, dtype, (), *how), lookup
     drafter = open_draft(setup.draft, checkpoint.config)

@@ -16,6 +16,7 @@ from specqual.contract import (
     Finished,
     FinishReason,
     InvalidRequest,
+    Kernels,
     Refused,
     Request,
     Round,
@@ -44,7 +45,7 @@ from .transaction import Terms, transact
 
 
 class Engine:
-    """Implements Decoder, Scoring, Traced, Scripted, Taped, Inspectable and Schedulable."""
+    """Implements Decoder, Scoring, Traced, Scripted, Taped, Inspectable, Schedulable and Dissectable."""
 
     def __init__(
         self,
@@ -56,12 +57,14 @@ class Engine:
         text: Text | None,
         policies: Policies,
         remembered: int,
+        kernels: Kernels,
     ) -> None:
         self.claims = claims
         self._target, self._proposer, self._store, self._text = target, proposer, store, text
         self._tape: Tape = Counter()
         self._script: Script | None = None
         self._prefixes, self._policies, self._remembered = prefixes, policies, remembered
+        self._kernels = kernels
         self._schedule = Schedule(claims.limits.max_draft)
         self._flights: list[Flight] = []
         self._ids = count()
@@ -144,6 +147,11 @@ class Engine:
             "slots": store.slots.free + cache.idle_slots,
             "samples": store.samples - len(store.open),
         }
+
+    # Dissectable
+
+    def kernels(self) -> Kernels:
+        return self._kernels
 
     # Schedulable
 

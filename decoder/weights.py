@@ -35,7 +35,12 @@ def read_linear(checkpoint: Checkpoint[Any], name: str, dtype: torch.dtype) -> L
     """A linear module rounded to `dtype` and held wide."""
     wide = wide_dtype(dtype)
     bias = checkpoint.read(f"{name}.bias").to(dtype).to(wide) if f"{name}.bias" in checkpoint.tensors else None
-    return Linear(read_weight(checkpoint, name, wide).to(dtype).to(wide).T.contiguous(), bias)
+    return held(read_weight(checkpoint, name, wide), dtype, bias)
+
+
+def held(weight: Tensor, dtype: torch.dtype, bias: Tensor | None = None) -> Linear:
+    """A decoded weight [out, in], wide, as a module holds it: rounded to `dtype`, input by input."""
+    return Linear(weight.to(dtype).to(weight.dtype).T.contiguous(), bias)
 
 
 def read_layer(checkpoint: Checkpoint[TargetConfig], index: int, dtype: torch.dtype) -> Layer:
