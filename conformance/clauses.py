@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .specification import checkpoint, greedy, numerics, requests, sampling, state
+from .specification import checkpoint, greedy, numerics, requests, sampling, state, telemetry
 from .verdicts import Level, Profile, Status, Verdict, exit_status
 
 
@@ -43,10 +43,19 @@ CHAPTERS = {
     "CKP": "checkpoint",
     "DRF": "drafter",
     "NUM": "numerics",
+    "TEL": "telemetry",
     "ERR": "bad input",
 }
 
-_ROWS = (*greedy.ROWS, *sampling.ROWS, *state.ROWS, *checkpoint.ROWS, *numerics.ROWS, *requests.ROWS)
+_ROWS = (
+    *greedy.ROWS,
+    *sampling.ROWS,
+    *state.ROWS,
+    *checkpoint.ROWS,
+    *numerics.ROWS,
+    *telemetry.ROWS,
+    *requests.ROWS,
+)
 
 CLAUSES: dict[str, Clause] = {
     row[0]: Clause(row[0], row[1], row[2], tuple(row[3].split()), row[4], row[5]) for row in _ROWS

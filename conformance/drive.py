@@ -74,7 +74,7 @@ class Answer:
     """Everything that came back for one request.
 
     `samples` are the output ids; `finals` counts final events, `late` the tokens that came after the first of them.
-    `rounds` are None where the decoder is not Traced.
+    `told` are its tokens as they came, event by event; `rounds` are None where the decoder is not Traced.
     """
 
     request: Request
@@ -86,6 +86,7 @@ class Answer:
     finals: int
     late: int
     rounds: tuple[Round, ...] | None
+    told: tuple[Tokens, ...]
 
     @property
     def output(self) -> tuple[int, ...]:
@@ -132,6 +133,7 @@ def serve_any(
     if len(places) < len(ids):
         raise DecoderError("submit gave the same id to two requests")
     samples: list[list[list[int]]] = [[[] for _ in range(r.n)] for r in requests]
+    told: list[list[Tokens]] = [[] for _ in requests]
     finals: list[list[Finished | Refused]] = [[] for _ in requests]
     late = [0] * len(requests)
     tick, extra = 0, 1
@@ -154,6 +156,7 @@ def serve_any(
                     raise DecoderError(f"an event names sample {event.sample} of {requests[place].n}")
                 else:
                     samples[place][event.sample].extend(int(token) for token in event.ids)
+                    told[place].append(event)
             else:
                 finals[place].append(event)
         if on_tick is not None:
@@ -177,6 +180,7 @@ def serve_any(
                 len(finals[place]),
                 late[place],
                 rounds,
+                tuple(told[place]),
             )
         )
     return tuple(answers)

@@ -4,7 +4,7 @@ A verdict is never stored without the evidence that it follows from: `specqual v
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .kinds import Case, changes, counts, drafts, draws, greedy, histories, laws, ledger, streams, values
@@ -28,7 +28,7 @@ class Guard:
 class Evidence:
     """Cases of one kind, with the hazards that must have occurred for them to mean anything.
 
-    `notes` are shown and decide nothing.
+    `notes` are shown and decide nothing; `seam` among them, what the decoder let itself be seen by, ends the detail.
     """
 
     kind: str
@@ -61,6 +61,12 @@ KINDS: dict[str, Callable[[Sequence[Case]], Decision]] = {
 
 def decide(evidence: Mapping[str, Any]) -> Decision:
     """The verdict that follows from evidence in its JSON form; MalformedEvidence if it has none of the known forms."""
+    decision = _decide(evidence)
+    seam = evidence.get("notes", {}).get("seam")
+    return replace(decision, detail=f"{decision.detail}; seen by {seam}") if seam else decision
+
+
+def _decide(evidence: Mapping[str, Any]) -> Decision:
     try:
         decision = KINDS[evidence["kind"]](evidence["cases"])
         guards = [Guard(**guard) for guard in evidence["guards"]]

@@ -2,6 +2,7 @@
 
 from .claims import Claims, Greedy, Limits, Method, Rule, SeedContract
 from .decoder import (
+    Counted,
     Decoder,
     Inspectable,
     Make,
@@ -24,6 +25,7 @@ from .tape import Key, Purpose, Tape
 __all__ = [
     "Claims",
     "CompactLaw",
+    "Counted",
     "Decoder",
     "Dissectable",
     "Event",

@@ -88,6 +88,22 @@ class Traced(Protocol):
 
 
 @runtime_checkable
+class Counted(Protocol):
+    """Counters as engines publish them: unlocks telemetry against a recount."""
+
+    def counters(self) -> Mapping[str, int]:
+        """What was done since the decoder was made. Numbers never fall; what is not counted is left out.
+
+        `rounds` that were committed, the first one of each sample included; `drafted_rounds`, those with a draft;
+        `draft_tokens` that went through verification; `accepted_tokens`, the drafts that became output, so none behind
+        the end of a sample; `accepted_tokens_at_I`, the rounds whose draft I, from 0, became output; `target_forwards`,
+        passes of the target, however many samples one serves, without those of `score`; `prompt_tokens` and
+        `completion_tokens`, as in the usage of all requests that have ended.
+        """
+        ...
+
+
+@runtime_checkable
 class Scripted(Protocol):
     """A drafter passed in by the test: unlocks every acceptance pattern on purpose."""
 

@@ -56,8 +56,8 @@ class Request:
     `prompt` holds token ids. A request yields `n` samples; sample i draws its random numbers under
     (`seed`, i). Output ends at `max_tokens`, at an end-of-sequence id of the checkpoint (unless `ignore_eos`),
     at one of `stop_ids`, or where one of `stop_strings` is complete in the decoded output. The id that ends
-    a sample is part of its output. `logprobs` k asks for the log-probability (nats, of the law p before
-    temperature and filters) of every emitted token and of the k most probable ones.
+    a sample is part of its output. `logprobs` k asks for the log-probability (nats, of the raw law: temperature
+    one, no bias, penalty or filter) of every emitted token and of the k most probable ones.
     """
 
     prompt: tuple[int, ...]

@@ -28,6 +28,7 @@ from specqual.contract import (
     validate,
 )
 
+from .counts import Counts
 from .flight import Flight
 from .inspection import state_of
 from .memory import Memory, Store
@@ -45,7 +46,7 @@ from .transaction import Terms, transact
 
 
 class Engine:
-    """Implements Decoder, Scoring, Traced, Scripted, Taped, Inspectable, Schedulable and Dissectable."""
+    """Implements Decoder, Scoring, Traced, Counted, Scripted, Taped, Inspectable, Schedulable and Dissectable."""
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class Engine:
         self._schedule = Schedule(claims.limits.max_draft)
         self._flights: list[Flight] = []
         self._ids = count()
+        self._counts = Counts()
         self._live: dict[int, list[Row]] = {}
         self._ended: dict[int, list[Row]] = {}  # the last ones, oldest first
         self._events: list[Event] = []  # what happened outside of a tick
@@ -114,7 +116,7 @@ class Engine:
         self._flights.clear()
         self._prefixes.clear()
 
-    # Scoring, Traced, Scripted, Taped, Inspectable
+    # Scoring, Traced, Counted, Scripted, Taped, Inspectable
 
     def score(self, prompt: Sequence[int], output: Sequence[int]) -> Scored:
         """Judge an output by the same kernels, in pages of its own."""
@@ -123,6 +125,9 @@ class Engine:
     def rounds(self, request_id: int) -> tuple[Round, ...]:
         rows = self._ended[request_id] if request_id in self._ended else self._rows(request_id)
         return tuple(round for row in rows for round in row.rounds)
+
+    def counters(self) -> Mapping[str, int]:
+        return dict(self._counts.found)
 
     def script(self, drafter: Script | None) -> None:
         self._script = drafter
@@ -216,6 +221,7 @@ class Engine:
         size = padded_rows(self._policies, sum(len(span.new) for span in spans))
         padding = {"bucket": size} if self._policies.bucket else {}
         found = self._target.forward(spans, self._store, padding.get("bucket", 0))
+        self._counts.passed()
         told = [{**decision.told, **padding} for decision in decisions]
         self._flights = [Flight(*parts) for parts in zip(rows, proposals, spans, *found, told, strict=True)]
         self._ingest([(flight.span.memory, flight.features[: flight.span.certain]) for flight in self._flights])
@@ -232,6 +238,7 @@ class Engine:
         for row, proposal, span, logits, features, policy in flights:
             if span.judged:
                 events.append(transact(row, proposal, logits.numpy(), self._terms, policy))
+                self._counts.committed(row.rounds[-1])
             if row.reason is not None:
                 self._release(row)
             else:
@@ -268,7 +275,9 @@ class Engine:
         rows = self._live.pop(request_id)
         self._remember(request_id, rows)
         reasons = tuple(row.reason or FinishReason.CANCELLED for row in rows)
-        return Finished(request_id, reasons, Usage(len(rows[0].request.prompt), sum(len(row.output) for row in rows)))
+        usage = Usage(len(rows[0].request.prompt), sum(len(row.output) for row in rows))
+        self._counts.ended(usage)
+        return Finished(request_id, reasons, usage)
 
     def _remember(self, request_id: int, rows: list[Row]) -> None:
         """Keep the rounds of a request that has ended for as long as few enough others have ended since."""

@@ -25,6 +25,7 @@ from specqual.contract import (
 from .drafter import DraftContext, Drafter
 from .rng import Counter
 from .score import score
+from .tally import tally
 from .target import Target
 from .text import Text
 from .transaction import Plan, Sample, advance
@@ -40,7 +41,7 @@ class _Live:
 class ReferenceDecoder:
     """Decodes every live request, one round per sample and tick, each round from the committed tokens alone.
 
-    Implements Decoder, Scoring, Traced, Scripted, Taped, Inspectable and Schedulable.
+    Implements Decoder, Scoring, Traced, Counted, Scripted, Taped, Inspectable and Schedulable.
     """
 
     def __init__(self, target: Target, drafter: Drafter | None, claims: Claims, text: Text | None = None) -> None:
@@ -51,6 +52,7 @@ class ReferenceDecoder:
         self._draft_length = claims.limits.max_draft
         self._live: dict[int, _Live] = {}
         self._rounds: dict[int, tuple[Round, ...]] = {}
+        self._usages: list[Usage] = []
         self._pending: list[Event] = []  # what happened outside a tick
 
     # Decoder
@@ -100,7 +102,7 @@ class ReferenceDecoder:
         self._live.clear()
         self._pending.clear()
 
-    # Scoring, Traced, Scripted, Taped
+    # Scoring, Traced, Counted, Scripted, Taped
 
     def score(self, prompt: Sequence[int], output: Sequence[int]) -> Scored:
         """Judge a given output in one pass over the held weights."""
@@ -109,6 +111,10 @@ class ReferenceDecoder:
     def rounds(self, request_id: int) -> tuple[Round, ...]:
         """All rounds of a request, samples in order; KeyError if it was never submitted."""
         return self._rounds[request_id]
+
+    def counters(self) -> Mapping[str, int]:
+        """Counted from all rounds and usages so far: every round of a sample is one pass of the target."""
+        return tally([r for rounds in self._rounds.values() for r in rounds], self._usages)
 
     def script(self, drafter: Script | None) -> None:
         self._script = drafter
@@ -201,4 +207,5 @@ class ReferenceDecoder:
         live = self._live.pop(request_id)
         emitted = sum(len(sample.output) for sample in live.samples)
         reasons = tuple(sample.reason or FinishReason.CANCELLED for sample in live.samples)
-        return Finished(request_id, reasons, Usage(len(live.request.prompt), emitted))
+        self._usages.append(Usage(len(live.request.prompt), emitted))
+        return Finished(request_id, reasons, self._usages[-1])

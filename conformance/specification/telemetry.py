@@ -1,0 +1,43 @@
+"""Clauses on what a decoder tells about itself, and on its limits."""
+
+from . import MUST, Row
+
+ROWS: tuple[Row, ...] = (
+    (
+        "TEL-1",
+        MUST,
+        "Usage is the number of prompt tokens and of emitted tokens, for several samples together, stopped and "
+        "cancelled requests too.",
+        "",
+        "recount of the events of batches: samples, stop ids inside a span, cancellations",
+        "K30 K27",
+    ),
+    (
+        "TEL-2",
+        MUST,
+        "The deltas of a stream, joined sample by sample, are its output; asking for log-probabilities changes none.",
+        "",
+        "the same requests alone and without log-probabilities, as far as greedy or seeded output is promised to "
+        "repeat; against the trace where there is one",
+        "K30",
+    ),
+    (
+        "TEL-3",
+        MUST,
+        "Log-probabilities are those of the target's raw law at every place of a span, and lists of the best hold the "
+        "best, in order.",
+        "",
+        "float64 reference under each token's own prefix, within rounding; accepted, correction and bonus tokens on "
+        "purpose where drafts can be scripted, greedy and sampled",
+        "K30",
+    ),
+    (
+        "TEL-4",
+        MUST,
+        "Counters move by what was done: rounds, drafts that were made, drafts that became output, passes, tokens.",
+        "Counted",
+        "differences before and after against a recount of the trace, or where there is none of the events, and "
+        "against one another; drafts behind the end, short rounds, cancellations",
+        "K30 K27",
+    ),
+)

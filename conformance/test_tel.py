@@ -1,0 +1,178 @@
+"""TEL: what the decoder tells of itself is what it did: usage, streams, log-probabilities, counters, acceptance."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from specqual.conformance.campaign import takes
+from specqual.conformance.chapter import clause
+from specqual.conformance.drive import Answer, NotOffered, guarded, serve
+from specqual.conformance.evidence import Case, Evidence, Guard
+from specqual.conformance.generators import greedy_requests
+from specqual.conformance.lab import Lab, scripted
+from specqual.conformance.scripts import Pattern, continuation, greedy_patterns
+from specqual.conformance.telemetry import cancelling, charged, counted, joined, moved, roles, rounds_of, told
+from specqual.conformance.ties import tie_of
+from specqual.contract import FinishReason, Request, Sampling, Schedulable, Scripted, SeedContract, Traced
+
+
+@contextmanager
+def drafted(lab: Lab, pattern: Pattern, request: Request) -> Iterator[str]:
+    """Drafts by this pattern for a request where drafts can be scripted, else the configured drafter's; which it is."""
+    if isinstance(lab.decoder, Scripted) and lab.longest:
+        with scripted(lab.decoder, pattern.script(lab, request)):
+            yield "scripted drafts"
+    else:
+        yield "the configured drafter"
+
+
+def seam(lab: Lab, *names: str) -> dict[str, str]:
+    """The strongest of what is offered, for the detail of a verdict."""
+    kinds = {"a trace": Traced, "scripted drafts": Scripted}
+    found = [name for name in names if isinstance(lab.decoder, kinds[name])]
+    return {"seam": " and ".join(found) if found else "events alone"}
+
+
+def stopped(lab: Lab, base: Request) -> list[Request]:
+    """The request with a stop id at each place of its first span, where stop ids are honoured."""
+    if not lab.honours("stop_ids"):
+        return []
+    known = continuation(lab, base)
+    return [replace(base, stop_ids=(known[place],)) for place in range(1, min(len(known), lab.longest + 2))]
+
+
+@clause("TEL-1")
+def test_usage_is_a_recount_of_the_tokens(lab: Lab) -> Evidence:
+    cases, cut, cancelled = list[Case](), 0, 0
+    batch = greedy_requests(lab, "TEL-1", 3, lab.effort.span)
+    if lab.honours("n"):
+        batch[0] = replace(batch[0], n=3)
+        if lab.honours("temperature"):
+            batch[1] = replace(batch[1], n=2, sampling=Sampling(temperature=1.0), seed=lab.run.seed)
+    for place, answer in enumerate(serve(lab.decoder, batch)):
+        cases += charged(f"request {place} of a batch, n {answer.request.n}", answer)
+    base = replace(batch[2], n=1)
+    for request in stopped(lab, base):
+        with drafted(lab, greedy_patterns(lab.longest)["perfect"], base):
+            answer = serve(lab.decoder, [request])[0]
+        cases += charged(f"stop id {request.stop_ids[0]}", answer)
+        cut += answer.reasons == (FinishReason.STOP,)
+    long = replace(batch[0], max_tokens=lab.effort.tokens)  # the last to come, and the one that goes
+    for ticks, lag in moments(lab):
+        with lagging(lab, lag):
+            for place, answer in enumerate(cancelling(lab, [*batch[1:], long], ticks)):
+                cases += charged(f"request {place} where the last was cancelled after {ticks} ticks", answer)
+                cancelled += FinishReason.CANCELLED in answer.reasons
+    return Evidence("values", cases, [Guard("cancelled", cancelled), *([Guard("stopped", cut)] if cut else [])])
+
+
+def moments(lab: Lab) -> list[tuple[int, int]]:
+    """Numbers of ticks after which to cancel, each with a commit lag that the decoder has."""
+    lags = (0, 1) if isinstance(lab.decoder, Schedulable) and takes(lab.decoder, lag=1) else (0,)
+    return [(ticks, lag) for lag in lags for ticks in ((1, 2, 3, 5) if lab.thorough else (2 + lag,))]
+
+
+@contextmanager
+def lagging(lab: Lab, lag: int) -> Iterator[None]:
+    """Let the decoder commit so many ticks late for the body."""
+    decoder = lab.decoder
+    if isinstance(decoder, Schedulable):
+        guarded("schedule", lambda: decoder.schedule(lag=lag))
+    try:
+        yield
+    finally:
+        if isinstance(decoder, Schedulable):
+            guarded("schedule", lambda: decoder.schedule(lag=0))
+
+
+@clause("TEL-2")
+def test_joined_deltas_are_the_output(lab: Lab) -> Evidence:
+    cases, several = list[Case](), 0
+    wanted = greedy_requests(lab, "TEL-2", 3, lab.effort.span)
+    if lab.honours("n"):
+        wanted[1] = replace(wanted[1], n=2)
+        if lab.honours("temperature", "seed") and lab.claims.seed is not SeedContract.NONE:
+            wanted.append(replace(wanted[2], n=3, sampling=Sampling(temperature=1.0), seed=lab.run.seed + 1))
+    quiet = [serve(lab.decoder, [request])[0] for request in wanted]
+    if lab.honours("logprobs"):
+        wanted = [replace(request, logprobs=2 * (place % 2)) for place, request in enumerate(wanted)]
+    for place, (alone, answer) in enumerate(zip(quiet, serve(lab.decoder, wanted), strict=True)):
+        greedy = answer.request.sampling.greedy
+        for sample, deltas in enumerate(joined(answer)):
+            what = f"request {place}, sample {sample}"
+            several += any(len(delta.ids) > 1 for delta in deltas)
+            if answer.rounds is not None:
+                committed = [token for r in rounds_of(answer, sample) for token in r.committed]
+                tokens = list(answer.samples[sample])
+                cases.append({"what": f"{what}: what its rounds committed", "expected": committed, "actual": tokens})
+            if greedy or lab.must_repeat:
+                expected, actual = list(alone.samples[sample]), list(answer.samples[sample])
+                tie = tie_of(lab, answer.request, expected, actual) if greedy else {}
+                label = f"{what}: the same alone, without log-probabilities"
+                cases.append({"what": label, "expected": expected, "actual": actual, **tie})
+    guards = [Guard("deltas of several tokens", several)] if lab.drafts and isinstance(lab.decoder, Traced) else []
+    return Evidence("values", cases, guards, seam(lab, "a trace"))
+
+
+@clause("TEL-3")
+def test_log_probabilities_are_the_targets_at_every_place(lab: Lab) -> Evidence:
+    lab.require_fields("logprobs")
+    cases, seen, most = list[Case](), list[str](), min(3, lab.claims.limits.vocab_size)
+    base = replace(greedy_requests(lab, "TEL-3", 1, lab.effort.span)[0], logprobs=most)
+    answers: list[tuple[str, Answer]] = []
+    for name in ("wrong at j", "perfect"):
+        with drafted(lab, greedy_patterns(lab.longest)[name], replace(base, logprobs=None)) as drafts:
+            answers.append((f"greedy, {drafts} {name}", serve(lab.decoder, [base])[0]))
+        if drafts != "scripted drafts":
+            break
+    if lab.honours("temperature"):
+        sampling = Sampling(temperature=0.8)
+        sampling = replace(sampling, top_k=5) if lab.honours("top_k") else sampling
+        sampling = replace(sampling, logit_bias=((1, 2.0),)) if lab.honours("logit_bias") else sampling
+        drawn = replace(base, sampling=sampling, seed=lab.run.seed, n=2 if lab.honours("n") else 1)
+        answers += [("sampled", answer) for answer in serve(lab.decoder, [drawn, replace(base, max_tokens=5)])]
+    for what, answer in answers:
+        cases += told(lab, what, answer)
+        seen += [role for sample in range(answer.request.n) for role in roles(rounds_of(answer, sample))]
+    guards = []
+    if isinstance(lab.decoder, Traced) and isinstance(lab.decoder, Scripted) and lab.longest:
+        guards = [Guard(f"{role} tokens", seen.count(role)) for role in ("accepted", "correction", "bonus")]
+    return Evidence("values", cases, guards, seam(lab, "a trace", "scripted drafts"))
+
+
+@clause("TEL-4")
+def test_counters_move_by_what_was_done(lab: Lab) -> Evidence:
+    cases, ended, short, cancelled, longest = list[Case](), 0, 0, 0, lab.longest
+    base = greedy_requests(lab, "TEL-4", 1, lab.effort.span)[0]
+
+    def note(what: str, found: tuple[Sequence[Answer], dict[str, int]]) -> None:
+        nonlocal ended, short, cancelled
+        answers, counters = found
+        cases.extend(counted(what, answers, counters, longest))
+        rounds = [r for answer in answers for r in answer.rounds or ()]
+        ended += sum(r.accepted > len(r.committed) for r in rounds)
+        short += sum(0 < len(r.proposals) < longest for r in rounds)
+        cancelled += sum(FinishReason.CANCELLED in answer.reasons for answer in answers)
+
+    names = (
+        ("perfect", "wrong at j", "changing K", "sometimes empty") if isinstance(lab.decoder, Scripted) else ("own",)
+    )
+    patterns = greedy_patterns(longest)
+    for name in names:
+        with drafted(lab, patterns.get(name, patterns["perfect"]), base) as drafts:
+            note(f"{drafts} {name}", moved(lab, lambda: serve(lab.decoder, [base])))
+    for request in stopped(lab, base):
+        with drafted(lab, patterns["perfect"], base):
+            what = f"stop id {request.stop_ids[0]}"
+            note(what, moved(lab, lambda r=request: serve(lab.decoder, [r])))  # type: ignore[misc]
+    batch = greedy_requests(lab, "TEL-4/batch", 3, lab.effort.span)
+    batch[-1] = replace(batch[-1], max_tokens=lab.effort.tokens)
+    for ticks, lag in moments(lab):
+        with lagging(lab, lag):
+            found = moved(lab, lambda t=ticks: cancelling(lab, batch, t))  # type: ignore[misc]
+            note(f"a batch, one of it cancelled after {ticks} ticks with a commit lag of {lag}", found)
+    if not cases:
+        raise NotOffered("the decoder counts nothing that can be recounted")
+    traced = isinstance(lab.decoder, Traced) and isinstance(lab.decoder, Scripted) and longest > 1
+    guards = [Guard("drafts behind the end", ended), Guard("rounds of fewer drafts", short)] if traced else []
+    return Evidence("values", cases, [*guards, Guard("cancelled", cancelled)], seam(lab, "a trace", "scripted drafts"))
