@@ -12,6 +12,7 @@ from rich.text import Text
 from .baseline import Changes, compare
 from .clauses import CLAUSES
 from .lab import ALPHA, SHARES
+from .symptoms import looks_like
 from .verdicts import Status, Verdict
 from .waivers import warnings
 
@@ -81,6 +82,9 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
     reporter.write_line(f"false alarms of the whole run: at most {ALPHA:g}, shared by {' and '.join(SHARES)}")
     for warning in warnings(session.waivers, session.results):
         reporter.write_line(f"warning: {warning}", yellow=True)
+    alike = looks_like(session.results)
+    if alike is not None:
+        reporter.write_line(alike)
     if session.asked.report is not None and session.results:
         reporter.write_line(f"report: {session.asked.report}")
     reporter.write_line(f"exit status {int(status)}: {MEANING[status]}")

@@ -15,7 +15,7 @@ from specqual.conformance.lab import Run
 from specqual.conformance.resolve import resolve
 from specqual.contract import Make
 from specqual.mutants import kinds, parameters, verification
-from specqual.mutants.controls import n4, n5, n7_black_box
+from specqual.mutants.controls import n4
 from specqual.mutants.mutant import Control, Mutant, Owner
 from specqual.mutants.pairs import DFLASH2, FLAT, Pair
 from specqual.mutants.registry import BadRegistry, controls, mutants, refuse
@@ -67,20 +67,14 @@ def test_a_decoder_that_is_right_in_an_unusual_way_is_not_flagged(control: Contr
     assert complaints(decided(control.decoder, control.make, control.pair, control.clauses), control.open) == {}
 
 
-def test_noise_keyed_by_position_keeps_the_strongest_seed_contract() -> None:
-    found = decided("n5", n5, DFLASH2, ["RNG-2", "GE-3"])
-    assert {result.verdict for result in found} == {"EXACT"}
-
-
 def test_a_near_tie_is_explained_as_one() -> None:
     (found,) = decided("n4", n4, FLAT, ["GE-1"])
     assert found.verdict == "TIE-EXPLAINED", found.detail
 
 
-def test_statistics_pass_block_verification_from_outside_and_see_a_law_that_is_too_flat() -> None:
-    black_boxes = (n7_black_box, verification.m04e_black_box)
-    found = [next(decided(make.__name__, make, DFLASH2, ["LAW-6"])) for make in black_boxes]
-    assert [result.verdict for result in found] == ["HOLDS", "VIOLATED"], [result.detail for result in found]
+def test_statistics_see_a_law_that_is_too_flat_from_outside() -> None:
+    (found,) = decided("m04e_black_box", verification.m04e_black_box, DFLASH2, ["LAW-6"])
+    assert found.verdict == "VIOLATED", found.detail
 
 
 def test_mutants_claim_what_their_sound_decoders_claim() -> None:
