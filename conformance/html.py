@@ -5,76 +5,78 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
+from .charts import charts
 from .clauses import CHAPTERS, CLAUSES
 from .junit import printable
 from .kinds.values import short
-from .verdicts import Verdict
+from .sight import visible
+from .verdicts import MEANING, Status, Verdict
 
 SHOWN_CASES = 12
+SHOWN_TEXT = 300  # characters of one value
+GROUPS = {
+    "holds": (Verdict.EXACT, Verdict.HOLDS, Verdict.TIE_EXPLAINED),
+    "fails": (Verdict.VIOLATED, Verdict.ERROR),
+    "open": (Verdict.INCONCLUSIVE, Verdict.WAIVED),
+    "unseen": (Verdict.SKIPPED,),
+}
 
 
-def bars(values: list[float | None], labels: list[str], title: str) -> dict[str, Any]:
-    """A small bar chart as plain numbers for the template; heights are fractions of the largest value."""
-    known = [value for value in values if value is not None]
-    top = max(known, default=0) or 1
+def row(line: dict[str, Any]) -> dict[str, Any]:
+    """One verdict, as the template shows it."""
+    verdict, cases = Verdict(line["verdict"]), line["evidence"]["cases"]
     return {
-        "title": title,
-        "bars": [
-            {
-                "label": label,
-                "value": "" if value is None else f"{value:.3g}",
-                "height": 0 if value is None else value / top,
-            }
-            for label, value in zip(labels, values, strict=True)
-        ],
+        "about": CLAUSES[line["clause"]],
+        "line": line,
+        "verdict": line["verdict"] + (f" (≤ {line['delta']:.3g})" if line["delta"] is not None else ""),
+        "class": verdict.name.lower(),
+        "group": next(name for name, verdicts in GROUPS.items() if verdict in verdicts),
+        "visible": visible(line["evidence"]),
+        "proof": proof(line["proof"]),
+        "notes": {name: short(value, SHOWN_TEXT) for name, value in line["evidence"].get("notes", {}).items()},
+        "cases": [{name: short(value, SHOWN_TEXT) for name, value in case.items()} for case in cases[:SHOWN_CASES]],
+        "more": max(0, len(cases) - SHOWN_CASES),
     }
 
 
-def regrets(verdicts: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Histogram of regrets, by power of ten."""
-    edges = [1e-12, 1e-9, 1e-6, 1e-3, 1e-2, 1e-1, 1.0]
-    labels = ["0", *(f"≤ {edge:g}" for edge in edges[1:]), "> 1"]
-    counts = [0.0] * len(labels)
-    for line in verdicts:
-        if line["evidence"]["kind"] != "greedy":
-            continue
-        for case in line["evidence"]["cases"]:
-            for best, own in zip(case["best"], case["logprob"], strict=True):
-                regret = float("inf") if own is None else best - own
-                counts[sum(regret > edge for edge in edges)] += 1
-    return bars(counts, labels, "Regret of every greedy token, nats") if sum(counts) else None
+def proof(text: str) -> list[tuple[str, str]]:
+    """A proof as pairs of label and text; its first line only repeats the verdict."""
+    pairs = (line.partition(" ") for line in text.splitlines()[1:])
+    return [(label, said.strip()) for label, _, said in pairs]
 
 
-def acceptance(verdicts: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Acceptance of each draft position among the rounds that drafted it."""
-    for line in verdicts:
-        places = line["evidence"]["notes"].get("acceptance per position")
-        if line["clause"] == "LIVE-1" and places:
-            labels = [str(i + 1) for i in range(len(places))]
-            return bars(places, labels, "Acceptance per draft position")
-    return None
+def unseen(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Why clauses were not decided -> which ones."""
+    found: dict[str, list[str]] = {}
+    for one in rows:
+        if one["verdict"] in (Verdict.SKIPPED, Verdict.INCONCLUSIVE):
+            found.setdefault(one["line"]["detail"], []).append(one["about"].id)
+    return found
 
 
 def page(lines: list[dict[str, Any]]) -> str:
     """Render the lines of a report."""
+    places = {identifier: place for place, identifier in enumerate(CLAUSES)}
     verdicts = [line for line in lines if line["type"] == "verdict"]
-    rows = [
-        {
-            "about": CLAUSES[line["clause"]],
-            "line": line,
-            "verdict": line["verdict"] + (f" (≤ {line['delta']:.3g})" if line["delta"] is not None else ""),
-            "class": Verdict(line["verdict"]).name.lower(),
-            "cases": [
-                {name: short(value, 300) for name, value in case.items()}
-                for case in line["evidence"]["cases"][:SHOWN_CASES]
-            ],
-            "more": max(0, len(line["evidence"]["cases"]) - SHOWN_CASES),
-        }
-        for line in sorted(verdicts, key=lambda line: list(CLAUSES).index(line["clause"]))
-    ]
+    rows = [row(line) for line in sorted(verdicts, key=lambda line: places[line["clause"]])]
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=select_autoescape(default=True), trim_blocks=True
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=select_autoescape(default=True),
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    charts = [chart for chart in (acceptance(verdicts), regrets(verdicts)) if chart is not None]
     template = environment.get_template("page.html.j2")
-    return printable(template.render(header=lines[0], footer=lines[-1], rows=rows, charts=charts, chapters=CHAPTERS))
+    shown = {chapter: title for chapter, title in CHAPTERS.items() if any(r["about"].chapter == chapter for r in rows)}
+    return printable(
+        template.render(
+            header=lines[0],
+            footer=lines[-1],
+            meaning=MEANING[Status(lines[-1]["status"])],
+            rows=rows,
+            failed=[one for one in rows if one["group"] == "fails"],
+            groups={name: sum(one["group"] == name for one in rows) for name in GROUPS},
+            chapters=shown,
+            charts=charts(verdicts),
+            unseen=unseen(rows),
+        )
+    )

@@ -13,7 +13,7 @@ from .baseline import Changes, compare
 from .clauses import CLAUSES
 from .lab import ALPHA, SHARES
 from .symptoms import looks_like
-from .verdicts import Status, Verdict
+from .verdicts import MEANING, Verdict
 from .waivers import warnings
 
 if TYPE_CHECKING:
@@ -28,13 +28,6 @@ COLOURS = {
     Verdict.SKIPPED: "dim",
     Verdict.WAIVED: "yellow",
     Verdict.ERROR: "bold magenta",
-}
-MEANING = {
-    Status.CLEAN: "every clause that counts and was decided holds, or is waived",
-    Status.VIOLATED: "violated",
-    Status.OPEN: "nothing was judged, or something was left open that this profile needs",
-    Status.ERROR: "the decoder failed: its clauses are undecided",
-    Status.NOT_LIVE: "not live: speculation never ran, so agreement means nothing",
 }
 
 

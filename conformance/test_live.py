@@ -1,6 +1,7 @@
 """LIVE: speculation really ran, in every shape of round; else the other chapters would pass without a test."""
 
 from dataclasses import replace
+from typing import Any
 
 from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, NotOffered, serve
@@ -26,17 +27,26 @@ def drafted(answers: list[Answer]) -> list[Round]:
     return [r for answer in answers for r in answer.rounds or () if r.start >= len(answer.request.prompt)]
 
 
+def shapes(answers: list[Answer]) -> list[list[int]]:
+    """Per round behind a first one: tokens generated before it, drafts, and how many of them were accepted."""
+    return [
+        [r.start + 1 - len(answer.request.prompt), len(r.proposals), r.accepted]
+        for answer in answers
+        for r in drafted([answer])
+    ]
+
+
 @clause("LIVE-1")
 def test_speculation_ran(lab: Lab) -> Evidence:
     if not lab.drafts:
         raise NotOffered("no drafter is configured")
-    rounds = drafted(probe(lab))
+    answers = probe(lab)
+    rounds = drafted(answers)
     proposed, accepted = sum(len(r.proposals) for r in rounds), sum(r.accepted for r in rounds)
     forwards = sum(r.target_forwards for r in rounds)
     emitted = sum(len(r.committed) for r in rounds)
-    notes = {"tokens per target forward": round(emitted / forwards, 3)} if forwards else {}
-    places = [[r.accepted > i for r in rounds if len(r.proposals) > i] for i in range(lab.longest)]
-    notes["acceptance per position"] = [round(sum(p) / len(p), 4) if p else None for p in places]
+    notes: dict[str, Any] = {"tokens per target forward": round(emitted / forwards, 3)} if forwards else {}
+    notes["rounds"] = shapes(answers)
     guards = [Guard("drafts proposed", proposed), Guard("drafts accepted", accepted)]
     return Evidence("occurrences", guards=guards, notes=notes)
 

@@ -53,6 +53,15 @@ class Status(IntEnum):
     NOT_LIVE = 4
 
 
+MEANING = {
+    Status.CLEAN: "every clause that counts and was decided holds, or is waived",
+    Status.VIOLATED: "violated",
+    Status.OPEN: "nothing was judged, or something was left open that this profile needs",
+    Status.ERROR: "the decoder failed: its clauses are undecided",
+    Status.NOT_LIVE: "not live: speculation never ran, so agreement means nothing",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A verdict with the sentence that supports it.
