@@ -12,10 +12,13 @@ ANY = "any difference"
 def visible(evidence: Mapping[str, Any]) -> str:
     """The smallest effect that this evidence, in its JSON form, would have shown, with its unit.
 
-    Empty where there is no case, so that nothing was looked at.
+    Empty where there is no case, so that nothing was looked at, and where the evidence is malformed.
     """
     cases = evidence["cases"]
-    return SEEN.get(evidence["kind"], lambda cases: ANY)(cases) if cases else ""
+    try:
+        return SEEN.get(evidence["kind"], lambda cases: ANY)(cases) if cases else ""
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return ""
 
 
 def largest(cases: Sequence[Case], name: str) -> float:
