@@ -1,13 +1,15 @@
-"""Faults of the optimised decoder's drafter context (K22), which lies in the page pool beside the target's rows."""
+"""Faults of the optimised decoder's drafter context (K21, K22), which shares the page pool with the target's rows."""
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from specqual.decoder.block import Block, BlockDrafter
 from specqual.decoder.engine import Engine
 from specqual.decoder.memory import Store
 from specqual.decoder.pages import Pages, Stream, Table
+from specqual.decoder.view import View
 
 from .mutant import planted_in
 from .pairs import WINDOW2
@@ -15,7 +17,22 @@ from .planting import Place
 from .rows import Notes, put, remembering, swap
 from .state import eagerly
 
-sound_attend, sound_ingest, sound_settle = BlockDrafter._attend, BlockDrafter.ingest, Pages.settle
+sound_attend, sound_ingest, sound_settle, sound_write = (
+    BlockDrafter._attend,
+    BlockDrafter.ingest,
+    Pages.settle,
+    Pages.write,
+)
+
+
+@swap("write", Pages)
+def m21g(self: Pages, stream: Stream, pages: Tensor, view: View, key: Tensor, value: Tensor) -> None:
+    """The drafter's rows go to the page that their position names, as if positions were slots; whoever owns that page
+    loses what is in it. Exact while pages are given out in order and to nobody else."""
+    if stream.name.startswith("draft"):
+        named = torch.tensor(view.firsts)[:, None] + torch.arange(pages.shape[1]) + 1
+        pages = torch.where(pages > 0, named.clamp(max=self.count), pages)
+    sound_write(self, stream, pages, view, key, value)
 
 
 @remembering
@@ -75,7 +92,7 @@ def m22d2(self: BlockDrafter, memories, starts, features, store: Store) -> None:
 
 PLANTED = planted_in(
     "optimised",
-    ("RWD-1", WINDOW2, (m22a, m22b2)),
+    ("RWD-1", WINDOW2, (m21g, m22a, m22b2)),
     ("RES-3", WINDOW2, (m22c,)),
     ("DRF-1", WINDOW2, (m22d2,)),
 )

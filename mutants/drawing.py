@@ -51,6 +51,16 @@ def m02e(ids: Array, scores: Array, sampling: Sampling, u: float) -> tuple[int, 
     return sound_pick(ids, np.round(scores * 4) / 4, sampling, u)[0], sound_pick(ids, scores, sampling, u)[1]
 
 
+@replacing("pick", choice)
+def m02f(ids: Array, scores: Array, sampling: Sampling, u: float) -> tuple[int, CompactLaw | None]:
+    """q's probabilities stand in the order of the drafter's own vocabulary, a permuted one, beside the target's ids."""
+    token, law = sound_pick(ids, scores, sampling, u)
+    if law is None:
+        return token, law
+    own = sorted(range(len(law.ids)), key=lambda place: 7 * law.ids[place] % 96)
+    return token, CompactLaw(law.ids, tuple(law.probabilities[place] for place in own))
+
+
 @replacing("Key", transaction)
 def m03a(seed: int, sample: int, round_start: int, position: int, purpose: Purpose) -> Key:
     """The number that drew a draft decides its correction, too. Silent in greedy mode and for certain drafts."""
@@ -106,7 +116,7 @@ def m03g(seed: int, sample: int, round_start: int, position: int, purpose: Purpo
 
 PLANTED = planted_in(
     "reference",
-    ("LAW-2", DFLASH, (m02a, m02e)),
+    ("LAW-2", DFLASH, (m02a, m02e, m02f)),
     ("LAW-2", DFLASH2, (m02b, m02c, m03f)),
     ("LAW-2", MARKOV, (m02d,)),
     ("LAW-4", DFLASH2, (m03a,)),

@@ -1,4 +1,5 @@
-"""Faults of what a drafter is given: target features (K20), positions and masks (K21), context content (K22)."""
+"""Faults of what a drafter is given: target features (K20), positions and masks (K21), context content (K22); ids
+that are fed on unmapped (of K23)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -68,6 +69,24 @@ def m20d(self: ReferenceDecoder, sample: Sample, length: int, uniform: Uniform) 
 
 
 @replacing("_drafted", ReferenceDecoder)
+def m20e(self: ReferenceDecoder, sample: Sample, length: int, uniform: Uniform) -> Proposal:
+    """Features of the prompt are as they should be, those of later rounds are tapped behind a norm."""
+    first = len(sample.request.prompt)
+    features = tuple(
+        torch.cat([states[:first], states[first:] / states[first:].square().mean(-1, keepdim=True).sqrt()])
+        for states in sample.features
+    )
+    return sound_drafted(self, replace(sample, features=features), length, uniform)
+
+
+@replacing("context_rows", drafter)
+def m20f(model: BlockModel, hidden: Sequence[Tensor]) -> Tensor:
+    """All taps are views of one buffer, which later layers overwrite before the drafter reads it."""
+    last = max(model.config.target_layer_ids) + 1
+    return sound_rows(model, [hidden[last]] * len(hidden))
+
+
+@replacing("_drafted", ReferenceDecoder)
 def m20g(self: ReferenceDecoder, sample: Sample, length: int, uniform: Uniform) -> Proposal:
     """Features of the prompt come from its last chunk only. Silent for prompts of one chunk."""
     lost = (len(sample.request.prompt) - 1) // CHUNK * CHUNK
@@ -134,6 +153,20 @@ def m21j(anchor: int, length: int, scored: Scored, sampling: object, uniform: Un
     return sound_walk(anchor, length, lambda slot, _: scored(slot, anchor), sampling, uniform)
 
 
+@replacing("walk", drafter)
+def m23e(anchor: int, length: int, scored: Scored, sampling: object, uniform: Uniform) -> Proposal:
+    """A draft's place among the candidates is fed on to the next slot instead of its id. Silent for the first draft."""
+    places: dict[int, int] = {}
+
+    def unmapped(slot: int, previous: int) -> tuple[Array, Array]:
+        ids, scores = scored(slot, places.get(previous, 0) if slot else anchor)
+        places.clear()
+        places.update({int(token): place for place, token in enumerate(ids)})
+        return ids, scores
+
+    return sound_walk(anchor, length, unmapped, sampling, uniform)
+
+
 @replacing("convolve", dflash)
 def m21k(z: Tensor, dynamic: Tensor, base: Tensor) -> Tensor:
     """Taps run the other way: tap 0 weighs the row before, tap 1 the row itself."""
@@ -185,9 +218,31 @@ PLANTED = planted_in(
     (
         "DRF-1",
         DFLASH2,
-        (m20a, m20b, m20c, m20d, m20g, m21b, m21c, m21d, m21e, m21f, m21h, m21i, m21j, m21k, m22b, m22d, m22f),
+        (
+            m20a,
+            m20b,
+            m20c,
+            m20d,
+            m20e,
+            m20f,
+            m20g,
+            m21b,
+            m21c,
+            m21d,
+            m21e,
+            m21f,
+            m21h,
+            m21i,
+            m21j,
+            m21k,
+            m22b,
+            m22d,
+            m22f,
+            m23e,
+        ),
     ),
     ("DRF-1", HYBRID, (m20d,)),
+    ("DRF-2", DFLASH2, (m20e,)),
     ("DRF-1", MARKOV, (m21j,)),
     ("DRF-3", DFLASH2, (m20c, m21a, m22e)),
 )
