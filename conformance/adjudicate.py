@@ -19,9 +19,10 @@ from .evidence import Evidence, Guard, decide
 from .generators import sequences
 from .judge import LOWEST, Judge
 from .kinds import Case, parting
-from .lab import ALPHA, LENGTH, MEASURED
+from .lab import LENGTH, MEASURED
 from .recorded import BadLog, Log, Recorded
 from .rounding import DECISIONS, EXACT, Envelope, number
+from .statistics.budget import ALPHA
 from .verdicts import Decision, Level, Profile, Status, Verdict, exit_status
 
 Pair = tuple[tuple[int, ...], tuple[int, ...]]  # prompt, output
@@ -144,7 +145,7 @@ def rounding(target: Path, dtype: str, decisions: int, measured: int, report: Pr
             yield ids
             report("measuring what rounding explains", done, measured)
 
-    return judge.rounding(dtype, shown, ALPHA * min(1.0, DECISIONS / max(1, decisions)))
+    return judge.rounding(dtype, shown, lambda: ALPHA * min(1.0, DECISIONS / max(1, decisions)))
 
 
 def legal(output: Sequence[int], vocab_size: int) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from .clauses import CLAUSES, status_of
 from .evidence import MalformedEvidence, decide
 from .report import BadReport, Loaded, load
+from .statistics.budget import ALPHA, Overspent, total
 from .verdicts import Profile, Verdict
 
 UNDECIDED = frozenset({Verdict.SKIPPED, Verdict.ERROR})  # no evidence speaks; the reason stands in the line
@@ -59,9 +60,29 @@ def audit(directory: Path) -> Audit:
         derived += 1
         if decision.verdict != stated or decision.detail != line.get("detail") or decision.delta != line.get("delta"):
             differences.append(f"{clause}: the report says {verdict}, its evidence says {decision}")
+    differences += overspent(loaded)
     status = status_of(loaded.verdicts, profile)
     if loaded.footer.get("status") != status:
         differences.append(
             f"exit status: the report says {loaded.footer.get('status')}, its verdicts say {int(status)}"
         )
     return Audit(loaded, derived, undecided, tuple(differences))
+
+
+def overspent(loaded: Loaded) -> list[str]:
+    """What is wrong with the error budget: every error rate in evidence must have been paid for, and the sum agree."""
+    found = []
+    for line in loaded.verdicts:
+        spent = line.get("spent")
+        if not isinstance(spent, dict):
+            raise BadReport(f"{line['clause']}: does not say what it spent of the error budget")
+        for case in line["evidence"]["cases"]:
+            if "alpha" in case and case["alpha"] not in spent.values():
+                found.append(f"{line['clause']}: was decided at an error rate of {case['alpha']}, which was not paid for")
+    try:
+        stated = {"alpha": ALPHA, "spent": total(line["spent"] for line in loaded.verdicts)}
+    except Overspent as error:
+        return [*found, str(error)]
+    if loaded.footer.get("budget") != stated:
+        found.append("the budget: the footer states another one than the verdicts spent")
+    return found

@@ -3,7 +3,7 @@
 import json
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from math import isfinite
 from pathlib import Path
@@ -40,6 +40,7 @@ class Result:
     replay: str
     seconds: float
     waiver: dict[str, str] | None = None
+    spent: dict[str, float] = field(default_factory=dict)  # of the error budget, while this clause ran
 
 
 def finite(value: Any) -> Any:
@@ -53,7 +54,7 @@ def finite(value: Any) -> Any:
 
 def settle(lab: Lab, clause: Clause, gather: Gather, waivers: tuple[Waiver, ...] = ()) -> Result:
     """Gather evidence for a clause and decide it; whatever goes wrong on the way is a verdict, too."""
-    started = perf_counter()
+    started, before = perf_counter(), set(lab.budget.spent)
     evidence = Evidence("occurrences").json()
     try:
         lab.require(*clause.needs)
@@ -72,7 +73,8 @@ def settle(lab: Lab, clause: Clause, gather: Gather, waivers: tuple[Waiver, ...]
     verdict = Verdict.WAIVED if waiver is not None else decision.verdict
     seconds = round(perf_counter() - started, 3)
     excuse = None if waiver is None else asdict(waiver)
-    return Result(clause.id, verdict, decision.detail, decision.delta, evidence, proof, replay, seconds, excuse)
+    spent = {name: alpha for name, alpha in lab.budget.spent.items() if name not in before}
+    return Result(clause.id, verdict, decision.detail, decision.delta, evidence, proof, replay, seconds, excuse, spent)
 
 
 def undecided(clause: str, problem: str, replay: str, seconds: float) -> Result:

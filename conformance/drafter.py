@@ -16,7 +16,7 @@ from specqual.reference.forward import Target
 from specqual.reference.sampling import Law, filtered
 
 from .drive import NotOffered
-from .lab import LENGTH, SHARES, Lab
+from .lab import LENGTH, Lab
 from .rounding import Envelope, bound, near_ties, number
 
 MEASURED = 24  # sequences that a drafter's rounding is measured on, a block in the middle and one at the end of each
@@ -117,7 +117,7 @@ class DraftTwin:
         """What rounding to the claimed dtype explains of this drafter: nats between two scores of a slot, or two logits
         at the edge of its candidates; and the relative error of a context row."""
         lab, dtype = self.lab, self.lab.claims.dtype
-        share, narrow = SHARES["rounding"] / 4, lab.judge.narrow(dtype)
+        share, narrow = lab.budget.once("rounding of the drafter") / 2, lab.judge.narrow(dtype)
         scores, rows = list[Law](), list[Law]()
         if narrow is not None:
             drafter = _load(lab, narrow, number(dtype) or torch.float64)

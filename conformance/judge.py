@@ -115,7 +115,9 @@ class Judge:
         logp = log_softmax(self.row(request, output))
         return [(int(i), float(max(logp[i], LOWEST))) for i in order(logp)[:count]]
 
-    def rounding(self, dtype: str, sequences: Callable[[], Iterable[Sequence[int]]], alpha: float) -> Envelope:
+    def rounding(
+        self, dtype: str, sequences: Callable[[], Iterable[Sequence[int]]], alpha: Callable[[], float]
+    ) -> Envelope:
         """How far evaluation in `dtype` moves near ties of this target, measured over the sequences once per dtype.
 
         A table has no arithmetic but its logits, so those are rounded. Nothing is narrower than one rounding of them.
@@ -128,7 +130,7 @@ class Judge:
                 largest = max(largest, float(np.abs(exact[np.isfinite(exact)]).max(initial=0.0)))
             found = number(dtype)
             floor = 0.0 if found is None else summation(found) * torch.finfo(found).eps * largest
-            self._envelopes[dtype] = bound(moved, dtype, alpha, floor)
+            self._envelopes[dtype] = bound(moved, dtype, alpha(), floor)
         return self._envelopes[dtype]
 
     def narrow(self, dtype: str) -> Target | None:

@@ -20,6 +20,7 @@ from specqual.reference.text import Text, load_text
 from .drive import Answer, DecoderError, NotOffered, guarded, serve
 from .judge import Judge
 from .rounding import Envelope, number
+from .statistics.budget import Ledger
 from .verdicts import Profile
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ EFFORTS = {
     Profile.NIGHTLY: Effort(16, 96, 24, 100, 60, 5_000, 0.1, 100, 2_000, 4, 200, 2_000),
     Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 50_000, 0.03, 200, 400, 8, 400, 1_000),
 }
-ALPHA = 1e-6  # false alarms of a whole run
-SHARES = {"LAW-6": ALPHA / 2, "RNG-3": ALPHA / 4, "rounding": ALPHA / 4}  # of what chance can mislead
 MEASURED, LENGTH = 48, 32  # sequences that rounding is measured on, and tokens of each
 
 
@@ -86,6 +85,7 @@ class Lab:
     """One decoder under test. Decoders are made on demand, kept, and closed together."""
 
     run: Run
+    budget: Ledger = field(default_factory=Ledger)
     _made: dict[tuple[Any, ...], Decoder | Exception] = field(default_factory=dict)
     _answers: dict[Request, Answer] = field(default_factory=dict)
 
@@ -225,7 +225,8 @@ class Lab:
     def rounding(self, decoder: Decoder | None = None, judge: Judge | None = None) -> Envelope:
         """What rounding to the claimed dtype explains, measured on this judge's target, the run's own by default."""
         judge, dtype = judge or self.judge, (decoder or self.decoder).claims.dtype
-        return judge.rounding(dtype, lambda: self.sequences(judge, MEASURED), SHARES["rounding"] / 2)
+        purpose = "rounding of the target" if judge is self.judge else "rounding of a tiny target"
+        return judge.rounding(dtype, lambda: self.sequences(judge, MEASURED), lambda: self.budget.once(purpose))
 
     def envelope(self, decoder: Decoder | None = None, judge: Judge | None = None) -> float:
         """Regret in nats that rounding may cause: as measured, or as claimed where the claim is narrower."""

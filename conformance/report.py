@@ -21,8 +21,9 @@ import torch
 import specqual
 
 from .lab import Run
+from .statistics.budget import ALPHA, total
 
-FORMAT = 1
+FORMAT = 2
 LARGEST_FILE = 512 * 2**20  # bytes
 LARGEST_LINE = 64 * 2**20
 MOST_LINES = 10_000
@@ -124,8 +125,10 @@ class Report:
 
 
 def footer(verdicts: Iterable[dict[str, Any]], status: int) -> dict[str, Any]:
+    verdicts = list(verdicts)
     counts = dict(sorted(Counter(line["verdict"] for line in verdicts).items()))
-    return {"type": "footer", "verdicts": sum(counts.values()), "counts": counts, "status": status}
+    budget = {"alpha": ALPHA, "spent": total(line["spent"] for line in verdicts)}
+    return {"type": "footer", "verdicts": len(verdicts), "counts": counts, "status": status, "budget": budget}
 
 
 def render(directory: Path, lines: list[dict[str, Any]]) -> None:

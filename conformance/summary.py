@@ -1,6 +1,7 @@
 """The table at the end of a run in the terminal."""
 
 from io import StringIO
+from math import fsum
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from .baseline import Changes, compare
 from .clauses import CLAUSES
-from .lab import ALPHA, SHARES
+from .statistics.budget import ALPHA, total
 from .symptoms import looks_like
 from .verdicts import MEANING, Verdict
 from .waivers import warnings
@@ -72,7 +73,11 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
     if claims is not None:
         keys = ("engine", "version", "rule", "method", "dtype", "threads")
         reporter.write_line("claims: " + ", ".join(f"{key} {claims[key]}" for key in keys))
-    reporter.write_line(f"false alarms of the whole run: at most {ALPHA:g}, shared by {' and '.join(SHARES)}")
+    spent = total(result["spent"] for result in session.results)
+    reporter.write_line(
+        f"false alarms of the whole run: at most {ALPHA:g}, of which {fsum(spent.values()):.3g} were spent"
+        + (f" on {', '.join(spent)}" if spent else "")
+    )
     for warning in warnings(session.waivers, session.results):
         reporter.write_line(f"warning: {warning}", yellow=True)
     alike = looks_like(session.results)

@@ -17,7 +17,7 @@ from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import prompt, smallest
 from specqual.conformance.joint import DRAFTERS, LAWS, joint_cells, path_law, table_law
 from specqual.conformance.judge import Judge
-from specqual.conformance.lab import SHARES, Lab, scripted, taped
+from specqual.conformance.lab import Lab, scripted, taped
 from specqual.conformance.rounding import number
 from specqual.conformance.scripts import SHAPES, sampled
 from specqual.conformance.tapes import Edges
@@ -204,6 +204,7 @@ def test_the_joint_law_of_sampled_tokens_is_the_targets(lab: Lab) -> Evidence:
         judge = Judge.of(fixtures.path(name))
     nats = lab.envelope(decoder, judge)
     chance, cases, accepted, rejected = lab.random("LAW-6"), list[Case](), 0, 0
+    alpha = lab.budget.take("LAW-6")
     vocab = decoder.claims.limits.vocab_size
     ids = tuple(chance.choices(range(1, vocab - 1), k=6))
     for parameters in ({"temperature": 1.0, "top_k": 2}, {"temperature": 1.0}):
@@ -220,7 +221,7 @@ def test_the_joint_law_of_sampled_tokens_is_the_targets(lab: Lab) -> Evidence:
             accepted += sum(r.accepted > 0 for r in answer.rounds or ())
             rejected += sum(r.accepted < len(r.proposals) for r in answer.rounds or ())
         label = f"first three tokens behind {list(ids)} on {name}, {base.sampling}"
-        case = {"label": label, "p": p, "counts": counts, "alpha": SHARES["LAW-6"], "slack": slack}
+        case = {"label": label, "p": p, "counts": counts, "alpha": alpha, "slack": slack}
         cases.append(case | {"wanted": lab.effort.wanted})
     seen = isinstance(decoder, Traced) and decoder.claims.limits.max_draft and lab.drafts
     guards = [Guard("acceptances", accepted), Guard("rejections", rejected)] if seen else []

@@ -10,7 +10,7 @@ from specqual.conformance.drive import Answer, NotOffered, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import prompt
 from specqual.conformance.kinds import parting
-from specqual.conformance.lab import SHARES, Lab, taped
+from specqual.conformance.lab import Lab, taped
 from specqual.conformance.ties import sampled_tie_of
 from specqual.contract import Key, Request, Round, Rule, Sampling, SeedContract
 from specqual.reference.rng import Counter
@@ -147,6 +147,6 @@ def test_seeds_and_samples_are_different_streams(lab: Lab) -> Evidence:
         "logprob": [chance_of(lab, base, one) if found.count(one) > 1 else None for one in found],
         "families": families,
         "equal": equal,
-        "alpha": SHARES["RNG-3"],
+        "alpha": lab.budget.take("RNG-3"),
     }
     return Evidence("streams", [case])
