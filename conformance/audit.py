@@ -76,9 +76,10 @@ def overspent(loaded: Loaded) -> list[str]:
         spent = line.get("spent")
         if not isinstance(spent, dict):
             raise BadReport(f"{line['clause']}: does not say what it spent of the error budget")
-        for case in line["evidence"]["cases"]:
-            if "alpha" in case and case["alpha"] not in spent.values():
-                found.append(f"{line['clause']}: was decided at an error rate of {case['alpha']}, which was not paid for")
+        cases = line["evidence"].get("cases") or ()
+        for alpha in (case["alpha"] for case in cases if isinstance(case, dict) and "alpha" in case):
+            if alpha not in spent.values():
+                found.append(f"{line['clause']}: was decided at an error rate of {alpha}, which was not paid for")
     try:
         stated = {"alpha": ALPHA, "spent": total(line["spent"] for line in loaded.verdicts)}
     except Overspent as error:

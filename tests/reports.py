@@ -31,7 +31,8 @@ def result(clause="GE-1", verdict="EXACT", **changes):
     evidence = {"kind": "greedy", "cases": [case | changes], "guards": [], "notes": {}}
     detail = "1 tokens of 1 outputs, regret zero everywhere"
     line = {"clause": clause, "verdict": verdict, "detail": detail, "delta": None, "evidence": evidence}
-    return line | {"proof": "", "replay": "pytest", "seconds": 0.1, "waiver": None, "claims": {"engine": HOSTILE}}
+    line |= {"proof": "", "replay": "pytest", "seconds": 0.1, "waiver": None, "spent": {}}
+    return line | {"claims": {"engine": HOSTILE}}
 
 
 def written(folder: Path, *results, status=0, **changes) -> Path:

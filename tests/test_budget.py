@@ -43,7 +43,7 @@ def test_a_measurement_that_repeats_is_paid_once_and_workers_share_its_entry():
     "spent", [{"LAW-6 #1": ALPHA}, {"LAW-6": 1e-9}, {"LAW-6 #0": 1e-9}, {"luck #1": 1e-9}], ids=str
 )
 def test_an_entry_that_is_not_the_plans_is_named(spent):
-    with pytest.raises(Overspent, match=f"^{next(iter(spent))}: "):
+    with pytest.raises(Overspent, match="^" + next(iter(spent)).removesuffix(" #1")):
         total([spent])
 
 
@@ -65,6 +65,8 @@ def test_verify_adds_up_what_a_report_spent(tmp_path):
     lines = [loaded.header, *loaded.verdicts, loaded.footer]
     unpaid = [lines[0], lines[1] | {"spent": {}}]
     assert "not paid for" in changed([*unpaid, footer(unpaid[1:], 0)], tmp_path)[0]
-    assert changed([*lines[:2], lines[2] | {"budget": {"alpha": 1.0, "spent": {}}}], tmp_path)[0].startswith("the budget")
+    assert changed([*lines[:2], lines[2] | {"budget": {"alpha": 1.0, "spent": {}}}], tmp_path)[0].startswith(
+        "the budget"
+    )
     greedy = [lines[0], lines[1] | {"spent": {"RNG-3 #1": 1.0}}, lines[2]]
     assert any(difference.startswith("RNG-3 #1: took 1.0") for difference in changed(greedy, tmp_path))
