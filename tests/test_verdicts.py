@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from specqual.conformance import statistics
-from specqual.conformance.clauses import CLAUSES
 from specqual.conformance.evidence import MalformedEvidence, decide
 from specqual.conformance.verdicts import OUTCOMES, Level, Outcome, Profile, Status, Verdict, exit_status, outcome
 
