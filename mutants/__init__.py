@@ -16,5 +16,8 @@ fixtures, every row a clause, a pair and functions:
 The first argument names the decoder that is sound but for the fault, as `--decoder` does. The first row of a fault is
 its home; every clause that owns it must see it. Controls are stated as `CONTROLS`, a tuple of `Control`. The registry
 finds the modules by itself, and refuses a fault that no row names, two of one name, and clauses that do not exist.
+A module of `fresh`, written by somebody who had not seen the clauses, states ROWS instead: functions, their kinds and
+fixtures. Nobody owns those; any clause may see them.
+
 `tests/test_mutants.py` then requires that each is VIOLATED by its owners at quick, and that the sound decoder is not.
 """

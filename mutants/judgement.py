@@ -38,7 +38,7 @@ class Cell:
 
 def cell(mutant: Mutant, outcome: Outcome | None, clean: Iterable[Outcome], level: Level) -> Cell:
     """Killed means VIOLATED, with a counterexample, by a clause that the sound decoder passes on the same fixtures and
-    seed; at L3 by one that owns the fault."""
+    seed; at L3 by one that owns the fault, where any is named."""
     if outcome is None:
         return Cell(Fate.MISSING)
     clean, spent, unclean = list(clean), 0.0, None
@@ -47,7 +47,7 @@ def cell(mutant: Mutant, outcome: Outcome | None, clean: Iterable[Outcome], leve
     for said in outcome.said:
         spent += said.seconds
         if said.verdict == Verdict.VIOLATED and said.proof:
-            if level is Level.L3 and (said.clause, said.pair) not in owners:
+            if level is Level.L3 and owners and (said.clause, said.pair) not in owners:
                 continue
             if said.clause in passed(clean, mutant.base, pairs[said.pair]):
                 return _cell(Fate.KILLED, said, spent)

@@ -23,13 +23,9 @@ def kill(wanted: Wanted, record: Record, workers: int, told: Told) -> Tally:
             told(trial, outcome)
 
     if wanted.level is Level.L3:
-        through(chain(clean_trials(wanted), mutant_trials(wanted, ()), control_trials(wanted)))
+        through(chain(mutant_trials(wanted, ()), control_trials(wanted)))
+        through(clean_trials(wanted, record.outcomes))
     else:
-        through(clean_trials(wanted))
+        through(clean_trials(wanted, record.outcomes))
         through(mutant_trials(wanted, [one for one in record.outcomes if one.role == Role.CLEAN]))
     return Tally.of(wanted, record.outcomes)
-
-
-def count(wanted: Wanted) -> int:
-    """How many trials a run consists of."""
-    return sum(1 for _ in chain(clean_trials(wanted), wanted.mutants, control_trials(wanted)))

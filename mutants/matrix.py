@@ -101,7 +101,7 @@ def proof(cell: Cell, mutant: Mutant) -> str:
 
 
 def owners(mutant: Mutant) -> str:
-    return ", ".join(dict.fromkeys(owner.clause for owner in mutant.owners))
+    return ", ".join(dict.fromkeys(owner.clause for owner in mutant.owners)) or "any"
 
 
 def markdown(found: Sequence[Column]) -> str:

@@ -22,11 +22,13 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A decoder with exactly one fault. `base` names the decoder that is sound but for it, as `--decoder` does."""
+    """A decoder with exactly one fault. `base` names the decoder that is sound but for it, as `--decoder` does; `pair`
+    is where the fault is at home. Without owners, any clause may see it there."""
 
     make: Make
     base: str
-    owners: tuple[Owner, ...]
+    pair: Pair
+    owners: tuple[Owner, ...] = ()
 
     @property
     def id(self) -> str:
@@ -45,11 +47,6 @@ class Mutant:
     def decoder(self) -> str:
         """The name that `--decoder` takes."""
         return f"{self.make.__module__}:{self.make.__name__}"
-
-    @property
-    def pair(self) -> Pair:
-        """Where it is at home."""
-        return self.owners[0].pair
 
     def __str__(self) -> str:
         return self.id
@@ -87,7 +84,16 @@ def planted_in(base: str, *rows: Row) -> tuple[Mutant, ...]:
     for clause, pair, makes in rows:
         for make in makes:
             owners.setdefault(make, []).append(Owner(clause, pair))
-    return tuple(Mutant(make, base, tuple(own)) for make, own in owners.items())
+    return tuple(Mutant(make, base, own[0].pair, tuple(own)) for make, own in owners.items())
+
+
+def unowned_in(base: str, *rows: tuple[Make, str, str, str]) -> tuple[Mutant, ...]:
+    """Mutants written without knowing the clauses: functions, their kinds, and fixtures on which they show."""
+    found = tuple(Mutant(make, base, Pair(target, draft)) for make, _, target, draft in rows)
+    for mutant, (_, kind, _, _) in zip(found, rows, strict=True):
+        if mutant.kind != kind:
+            raise ValueError(f"{mutant.id}: is named as one of {mutant.kind} and stated as one of {kind}")
+    return found
 
 
 def faults_of(module: object) -> Iterator[Make]:

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from specqual.conformance.options import listed
-from specqual.conformance.verdicts import Profile
+from specqual.conformance.verdicts import Profile, Verdict
 from specqual.conformance.workers import PLAYED
 
 from .levels import Level, clauses_at
 from .mutant import Control, Mutant, Owner
 from .pairs import Pair
 from .registry import controls, mutants
-from .trial import PASSED, Outcome, Role, Trial, steps
+from .trial import PASSED, Outcome, Role, Said, Trial, steps
 
 LIMITS = {Level.L1: 60.0, Level.L2: 60.0, Level.L3: 900.0}  # seconds of one mutant
 CLEAN_LIMIT = 3600.0  # seconds; nothing is learnt from a sound decoder that was stopped
@@ -56,16 +56,24 @@ def clean_name(base: str, pair: Pair, clauses: Sequence[str]) -> str:
     return f"{base} on {pair}: {' '.join(clauses)}"
 
 
-def clean_trials(wanted: Wanted) -> Iterator[Trial]:
-    """The sound decoders on everything that their mutants are run on. What looks at the same histories stays together;
-    those come first, because they take longest."""
+def clean_trials(wanted: Wanted, outcomes: Sequence[Outcome]) -> Iterator[Trial]:
+    """The sound decoders on what is still to be known of them. At L3 that is what mutants have been VIOLATED by; at L1
+    and L2, where it says which clauses are of use and how cheap they are, everything. What looks at the same histories
+    stays together; those come first, because they take longest."""
     asked: dict[tuple[str, Pair], set[str]] = {}
-    for mutant in wanted.mutants:
-        for step in mutant_steps(wanted, mutant, None):
-            asked.setdefault((mutant.base, step.pair), set()).add(step.clause)
+    by_name = {mutant.id: mutant for mutant in wanted.mutants}
+    if wanted.level is Level.L3:
+        for outcome in outcomes:
+            mutant = by_name.get(outcome.name)
+            for step in violated(mutant, outcome) if mutant is not None else ():
+                asked.setdefault((mutant.base, step.pair), set()).add(step.clause)
+    else:
+        for mutant in wanted.mutants:
+            asked.setdefault((mutant.base, mutant.pair), set()).update(clauses_at(wanted.level, listed(wanted.profile)))
+    clean = [outcome for outcome in outcomes if outcome.role == Role.CLEAN]
     together, single = list[Trial](), list[Trial]()
     for (base, pair), found in sorted(asked.items(), key=str):
-        ordered = clauses_at(Level.L3, frozenset(found))
+        ordered = clauses_at(Level.L3, frozenset(found - said_by(clean, base, pair).keys()))
         played = [clause for clause in ordered if f"test_{clause.split('-')[0].lower()}" in PLAYED]
         for group, kept in [(played, together)] + [([one], single) for one in ordered if one not in played]:
             if group:
@@ -75,17 +83,25 @@ def clean_trials(wanted: Wanted) -> Iterator[Trial]:
     yield from single
 
 
+def violated(mutant: Mutant, outcome: Outcome) -> Iterator[Owner]:
+    """The clauses that a mutant violated, and the fixtures."""
+    pairs = {str(pair): pair for pair in (mutant.pair, *(owner.pair for owner in mutant.owners))}
+    for said in outcome.said if outcome.role == Role.MUTANT else ():
+        if said.verdict == Verdict.VIOLATED:
+            yield Owner(said.clause, pairs[said.pair])
+
+
 def mutant_steps(wanted: Wanted, mutant: Mutant, clean: Mapping[str, float] | None) -> tuple[Owner, ...]:
-    """What a mutant is run on: its owners; or every clause that the level allows on its home, the cheapest first as
-    far as `clean` (seconds by clause) knows."""
-    if wanted.level is Level.L3 and not wanted.every:
+    """What a mutant is run on: its owners; or every clause that the level allows on its home. Then the cheapest comes
+    first as far as `clean` (seconds by clause) knows, else those that own others of its kind."""
+    if mutant.owners and wanted.level is Level.L3 and not wanted.every:
         return mutant.owners
     allowed = clauses_at(wanted.level, listed(wanted.profile))
     if clean is not None:
-        allowed = tuple(sorted((clause for clause in allowed if clause in clean), key=clean.__getitem__))
-    if wanted.every and wanted.level is Level.L3:  # owners elsewhere, too, so that it is known whether they see it
-        return (*steps(allowed, mutant.pair), *(owner for owner in mutant.owners if owner.pair != mutant.pair))
-    return steps(allowed, mutant.pair)
+        return steps(sorted((clause for clause in allowed if clause in clean), key=clean.__getitem__), mutant.pair)
+    kin = {owner.clause for other in mutants().values() if other.kind == mutant.kind for owner in other.owners}
+    found = steps(sorted(allowed, key=lambda clause: clause not in kin), mutant.pair)
+    return (*found, *(owner for owner in mutant.owners if owner.pair != mutant.pair))
 
 
 def mutant_trials(wanted: Wanted, clean: Sequence[Outcome]) -> Iterator[Trial]:
@@ -98,16 +114,15 @@ def mutant_trials(wanted: Wanted, clean: Sequence[Outcome]) -> Iterator[Trial]:
         yield wanted.trial(Role.MUTANT, mutant.id, mutant.decoder, found, stop=not wanted.every)
 
 
+def said_by(clean: Iterable[Outcome], base: str, pair: Pair) -> dict[str, Said]:
+    """What the sound decoder said of each clause on these fixtures."""
+    prefix = f"{base} on {pair}: "
+    return {said.clause: said for outcome in clean if outcome.name.startswith(prefix) for said in outcome.said}
+
+
 def passed(clean: Iterable[Outcome], base: str, pair: Pair) -> dict[str, float]:
     """Seconds of the clauses that the sound decoder passed on these fixtures."""
-    prefix = f"{base} on {pair}: "
-    return {
-        said.clause: said.seconds
-        for outcome in clean
-        if outcome.name.startswith(prefix)
-        for said in outcome.said
-        if said.verdict in PASSED
-    }
+    return {name: said.seconds for name, said in said_by(clean, base, pair).items() if said.verdict in PASSED}
 
 
 def control_trials(wanted: Wanted) -> Iterator[Trial]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from specqual.conformance.clauses import CLAUSES
 
-from .mutant import Control, Mutant, faults_of
+from .mutant import Control, Mutant, faults_of, unowned_in
 
 
 class BadRegistry(ValueError):
@@ -25,7 +25,7 @@ def modules() -> tuple[Any, ...]:
 
 def refuse(stated: Sequence[Mutant], *about: Any) -> None:
     """Raise BadRegistry if two mutants share a name, if an owning clause is unknown, or if a module holds a fault that
-    no clause owns."""
+    it says nothing about."""
     found: dict[str, Mutant] = {}
     for mutant in stated:
         if mutant.id in found:
@@ -38,13 +38,15 @@ def refuse(stated: Sequence[Mutant], *about: Any) -> None:
     for module in about:
         for make in faults_of(module):
             if make not in known:
-                raise BadRegistry(f"{make.__name__}: {module.__name__} names no clause that owns it")
+                raise BadRegistry(f"{make.__name__}: {module.__name__} names neither its owner nor its home")
 
 
 @cache
 def mutants() -> Mapping[str, Mutant]:
     """Every mutant by its id, ordered by kind; BadRegistry says what is wrong with one."""
     stated = [mutant for module in modules() for mutant in getattr(module, "PLANTED", ())]
+    for module in modules():
+        stated += unowned_in("optimised", *getattr(module, "ROWS", ()))
     refuse(stated, *modules())
     return {mutant.id: mutant for mutant in sorted(stated, key=lambda one: (one.kind, one.id))}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from specqual.cli import main
+from specqual.conformance.options import listed
 from specqual.conformance.symptoms import Index, looks_like
 from specqual.conformance.verdicts import Profile
 from specqual.contract import Scoring, Traced
@@ -71,7 +72,7 @@ def test_at_lower_levels_any_clause_kills_that_the_sound_decoder_passes() -> Non
     ("make", "fate"), [(broken.hangs, Fate.TIME_OUT), (broken.dies, Fate.CRASH), (broken.raises, Fate.ERROR)]
 )
 def test_a_decoder_that_ends_badly_is_shown_as_what_it_is_and_ends_nothing_else(make, fate: Fate) -> None:
-    bad = Mutant(make, "reference", M01A.owners)
+    bad = Mutant(make, "reference", M01A.pair, M01A.owners)
     wanted = Wanted((bad, M01A), (), limit=20.0)
     tally = kill(wanted, Record({}), 2, lambda trial, outcome: None)
     assert tally.cells[bad.id].fate is fate, tally.cells[bad.id]
@@ -100,21 +101,33 @@ def test_names_and_kinds_choose_and_unknown_ones_are_refused() -> None:
         chosen([], ["K99"])
 
 
-def test_the_sound_decoder_is_run_once_on_everything_that_its_mutants_are_run_on() -> None:
-    wanted = Wanted(*chosen([], []))
-    steps = [(trial.decoder, step) for trial in clean_trials(wanted) for step in trial.steps]
-    assert len(steps) == len(set(steps))
-    owned = {(mutant.base, owner) for mutant in mutants().values() for owner in mutant.owners}
-    assert set(steps) == owned
+def test_the_sound_decoder_is_run_once_on_whatever_a_mutant_was_violated_by() -> None:
+    wanted = Wanted((M01A, mutants()["M01b"]), ())
+    outcomes = [tried(said("VIOLATED"), said("VIOLATED", "GE-2")), replace(tried(said("VIOLATED")), name="M01b")]
+
+    def asked() -> list[tuple[str, str]]:
+        return [(step.clause, str(step.pair)) for trial in clean_trials(wanted, outcomes) for step in trial.steps]
+
+    assert asked() == [("GE-1", PAIR), ("GE-2", PAIR)]
+    outcomes.append(sound("EXACT"))
+    assert asked() == [("GE-2", PAIR)]
+
+
+def test_without_an_owner_any_clause_kills_and_those_of_its_kind_come_first() -> None:
+    free = Mutant(M01A.make, BASE, M01A.pair)
+    assert cell(free, tried(said("VIOLATED", "GE-2")), [sound("EXACT", "GE-2")], Level.L3).fate is Fate.KILLED
+    (trial,) = mutant_trials(Wanted((free,), ()), ())
+    assert [step.clause for step in trial.steps[:2]] == ["GE-1", "GE-4"]
+    assert {step.clause for step in trial.steps} == listed(Profile.QUICK)
 
 
 def test_lower_levels_show_less_and_begin_with_the_cheapest_clause_that_the_sound_decoder_passes() -> None:
     low, middle = (seen_at(level, M01A.make)(DFLASH2.setup) for level in (Level.L1, Level.L2))
     assert not isinstance(low, Scoring) and isinstance(middle, Scoring)
     assert not isinstance(middle, Traced)
-    listed = frozenset({"GE-1", "GE-2", "GE-4", "GE-7"})
-    assert clauses_at(Level.L1, listed) == ("GE-1", "GE-2")
-    assert clauses_at(Level.L2, listed) == ("GE-1", "GE-2", "GE-7")
+    some = frozenset({"GE-1", "GE-2", "GE-4", "GE-7"})
+    assert clauses_at(Level.L1, some) == ("GE-1", "GE-2")
+    assert clauses_at(Level.L2, some) == ("GE-1", "GE-2", "GE-7")
     clean = [
         replace(sound("EXACT", clause), said=(replace(said("EXACT", clause), seconds=seconds),))
         for clause, seconds in (("GE-1", 5.0), ("GE-2", 1.0))

@@ -4,6 +4,7 @@ A crash, an error or a time-out does not count as caught.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from types import SimpleNamespace
 
@@ -95,11 +96,11 @@ def test_every_kind_that_applies_has_a_mutant_and_every_mutant_says_what_goes_wr
 def test_the_registry_refuses_what_no_row_names_and_what_cannot_be() -> None:
     sound = tuple(chain.from_iterable(getattr(m, "PLANTED", ()) for m in (verification,)))
     assert refuse(sound) is None
-    twice = Mutant(sound[0].make, "reference", sound[0].owners)
+    twice = replace(sound[0])
     with pytest.raises(BadRegistry, match="M01a"):
         refuse((*sound, twice))
     with pytest.raises(BadRegistry, match="M01a: GE-99"):
-        refuse((Mutant(sound[0].make, "reference", (Owner("GE-99", DFLASH2),)),))
+        refuse((replace(sound[0], owners=(Owner("GE-99", DFLASH2),)),))
     with pytest.raises(BadRegistry, match="m01b"):
         refuse(sound[:1], SimpleNamespace(__name__=verification.__name__, m01b=verification.m01b))
 

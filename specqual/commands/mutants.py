@@ -34,11 +34,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Status 0 if every mutant was killed and every control passes; at L1 and L2 none has to be killed."""
     from specqual.mutants.judgement import Fate, Tally
-    from specqual.mutants.kill import count, kill
+    from specqual.mutants.kill import kill
     from specqual.mutants.levels import Level
     from specqual.mutants.plan import Wanted, chosen
     from specqual.mutants.record import Record
-    from specqual.mutants.trial import Outcome, Trial
+    from specqual.mutants.trial import Outcome, Role, Trial
 
     if args.workers < 1:
         raise ValueError(f"--workers: must be at least 1, got {args.workers}")
@@ -48,13 +48,17 @@ def run(args: argparse.Namespace) -> int:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     shown: Any = Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal)
     with shown as progress:
-        task = progress.add_task("mutants", total=count(wanted), completed=len(record.outcomes))
+        task = progress.add_task(
+            "mutants",
+            total=len(mutants) + len(controls),
+            completed=sum(one.role != Role.CLEAN for one in record.outcomes),
+        )
 
         def told(trial: Trial, outcome: Outcome) -> None:
             verdicts = ", ".join(f"{said.clause} {said.verdict}" for said in outcome.said[-3:])
             line = f"{outcome.role:<8}{outcome.name:<10} {outcome.seconds:7.1f} s  {outcome.ended}: {verdicts}"
             progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
-            progress.advance(task)
+            progress.update(task, advance=trial.role is not Role.CLEAN)
             progress.refresh()
 
         tally: Tally = kill(wanted, record, args.workers, told)
