@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .specification import checkpoint, greedy, numerics, requests, sampling, state, telemetry
+from .specification import checkpoint, greedy, limits, numerics, requests, sampling, state, telemetry
 from .verdicts import Level, Profile, Status, Verdict, exit_status
 
 
@@ -43,6 +43,7 @@ CHAPTERS = {
     "CKP": "checkpoint",
     "DRF": "drafter",
     "NUM": "numerics",
+    "LIM": "limits",
     "TEL": "telemetry",
     "ERR": "bad input",
 }
@@ -53,6 +54,7 @@ _ROWS = (
     *state.ROWS,
     *checkpoint.ROWS,
     *numerics.ROWS,
+    *limits.ROWS,
     *telemetry.ROWS,
     *requests.ROWS,
 )

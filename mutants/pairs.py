@@ -3,25 +3,27 @@
 from dataclasses import dataclass
 
 from specqual import fixtures
-from specqual.contract import Setup
+from specqual.contract import Rule, Setup
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A target and a drafter, by fixture name, with options of the decoder; `draft` None for none."""
+    """A target and a drafter, by fixture name, with options of the decoder and its rule; `draft` None for none."""
 
     target: str
     draft: str | None = None
     options: tuple[tuple[str, str], ...] = ()
+    rule: Rule = Rule.RATIO
 
     def __str__(self) -> str:
         words = [f"{name}={value}" for name, value in self.options]
+        words += [str(self.rule)] if self.rule is not Rule.RATIO else []
         return " ".join([self.draft or self.target, *words])
 
     @property
     def setup(self) -> Setup:
         draft = None if self.draft is None else fixtures.path(self.draft)
-        return Setup(target=fixtures.path(self.target), draft=draft, options=dict(self.options))
+        return Setup(target=fixtures.path(self.target), draft=draft, rule=self.rule, options=dict(self.options))
 
 
 DFLASH, DFLASH2 = Pair("nano/dense", "nano/dense-dflash"), Pair("nano/dense", "nano/dense-dflash2")

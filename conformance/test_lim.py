@@ -1,0 +1,234 @@
+"""LIM: at the ends of contexts, budgets, batches and pools nothing breaks, and what cannot be served is refused."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from specqual import fixtures
+from specqual.conformance.chapter import clause
+from specqual.conformance.drafter import DraftTwin
+from specqual.conformance.drive import Answer, NotOffered, serve, serve_any
+from specqual.conformance.evidence import Case, Evidence, Guard
+from specqual.conformance.generators import greedy_requests, prompt
+from specqual.conformance.greedy import case_of
+from specqual.conformance.lab import Lab, scripted
+from specqual.conformance.mutate import changed
+from specqual.conformance.telemetry import charged
+from specqual.conformance.test_drf import drafted
+from specqual.conformance.ties import tie_of
+from specqual.contract import FinishReason, Proposal, Request, Script, ScriptContext, Scripted, Traced
+
+LONG = 256  # tokens of a context that is filled as it is; a longer one is cut
+CUT = 192
+FAR = 1024  # tokens of a prompt in a full batch
+LARGEST = 2**28  # bytes of a checkpoint that is copied for a changed config.json
+BATCH = 18
+HELD = 24  # positions of a drafter that knows few
+STEPS = 11_200
+NEVER = 2  # the best token behind nothing, in the chain table
+
+
+@contextmanager
+def elsewhere(lab: Lab, **changes: Any) -> Iterator[Lab]:
+    """The laboratory of the same decoder with these fields of its setup changed; NotOffered if it cannot be made."""
+    inner = Lab(replace(lab.run, setup=replace(lab.run.setup, **changes)))
+    try:
+        inner.tiny()
+        yield inner
+    finally:
+        inner.renew()
+
+
+@contextmanager
+def limited(directory: Path, positions: int) -> Iterator[Path]:
+    """A copy of a checkpoint that says of fewer positions; NotOffered for one that is too large to copy."""
+    if sum(path.stat().st_size for path in directory.iterdir() if path.is_file()) > LARGEST:
+        raise NotOffered("the checkpoint is too large to copy for a shorter context")
+
+    def shorten(config: dict[str, Any]) -> None:
+        inner = config.get("text_config", config)
+        inner["max_position_embeddings"] = positions
+
+    with changed(directory, config=shorten) as copy:
+        yield copy
+
+
+@contextmanager
+def short_context(lab: Lab) -> Iterator[Lab]:
+    """A laboratory whose context is short enough to be filled."""
+    if lab.claims.limits.max_context <= LONG:
+        yield lab
+        return
+    with limited(lab.run.setup.target, CUT) as copy, elsewhere(lab, target=copy) as inner:
+        if inner.claims.limits.max_context != CUT:
+            raise NotOffered(f"the decoder does not take a context of {CUT} from the checkpoint")
+        yield inner
+
+
+def leaving(lab: Lab, clause_id: str) -> list[tuple[int, Request]]:
+    """Greedy requests by the room that their prompt leaves, which is what they ask for."""
+    context, base = lab.claims.limits.max_context, greedy_requests(lab, clause_id, 1, 1)[0]
+    rooms = sorted({1, 2, max(1, lab.longest), lab.longest + 1, lab.longest + 2})
+    ids = prompt(lab, lab.random(clause_id), context)
+    return [(room, replace(base, prompt=ids[: context - room], max_tokens=room)) for room in rooms]
+
+
+def knowing(first: int, known: tuple[int, ...]) -> Script:
+    """A drafter that knows the output behind a prompt of so many tokens, and drafts as much as it may."""
+
+    def draft(context: ScriptContext) -> Proposal:
+        start = len(context.tokens) - first
+        return Proposal.certain(known[start : start + context.max_draft])
+
+    return draft
+
+
+def judged(lab: Lab, label: str, answer: Answer) -> Case:
+    return case_of(lab, answer, label=label, envelope=lab.envelope())
+
+
+@clause("LIM-1")
+def test_output_is_right_to_the_very_end_of_the_context(lab: Lab) -> Evidence:
+    cases, near = list[Case](), 0
+    with short_context(lab) as inner:
+        for room, request in leaving(inner, "LIM-1"):
+            answer = serve(inner.decoder, [request])[0]
+            cases.append(judged(inner, f"{room} tokens of room, configured drafter", answer))
+            if isinstance(inner.decoder, Scripted) and inner.longest:
+                with scripted(inner.decoder, knowing(len(request.prompt), answer.output)):
+                    answer = serve(inner.decoder, [request])[0]
+                cases.append(judged(inner, f"{room} tokens of room, perfect scripted drafts", answer))
+            near += sum(0 < len(r.proposals) < inner.longest for r in answer.rounds or ())
+        seen = isinstance(inner.decoder, Traced) and isinstance(inner.decoder, Scripted) and inner.longest > 1
+    return Evidence("greedy", cases, [Guard("rounds with less room than K", near)] if seen else [])
+
+
+@clause("LIM-2")
+def test_what_does_not_fit_ends_or_is_refused_and_nobody_else_notices(lab: Lab) -> Evidence:
+    cases = list[Case]()
+    with short_context(lab) as inner:
+        context, good = inner.claims.limits.max_context, greedy_requests(inner, "LIM-2/good", 2, inner.effort.span)
+        alone = [serve(inner.decoder, [request])[0] for request in good]
+        for room, request in leaving(inner, "LIM-2"):
+            answer = serve(inner.decoder, [request])[0]
+            what = f"{room} tokens of room"
+            seen = [len(answer.output), [str(reason) for reason in answer.reasons]]
+            cases.append({"what": f"{what}: tokens, reasons", "expected": [room, ["length"]], "actual": seen})
+            cases += charged(what, answer)
+            greedy = replace(request, max_tokens=room + inner.longest + 3)
+            beyond = serve_any(inner.decoder, [greedy])[0]
+            if beyond.refused is None:
+                seen = [len(beyond.output), [str(reason) for reason in beyond.reasons]]
+                label = f"{what}, {greedy.max_tokens} asked for: tokens, reasons"
+                cases.append({"what": label, "expected": [room, [str(FinishReason.LENGTH)]], "actual": seen})
+        for length in (context, context + 1):
+            request = replace(good[0], prompt=prompt(inner, inner.random("LIM-2"), length))
+            first, second, third = serve_any(inner.decoder, [good[0], request, good[1]])
+            seen = [second.refused is not None, sum(map(len, second.samples)), second.finals]
+            label = f"a prompt of {length} in a context of {context}: refused, tokens, final events"
+            cases.append({"what": label, "expected": [True, 0, 1], "actual": seen})
+            for one, other in zip(alone, (first, third), strict=True):
+                expected, actual = list(one.output), list(other.output)
+                tie = tie_of(inner, one.request, expected, actual)
+                label = f"a request beside a prompt of {length}, against the request alone"
+                cases.append({"what": label, "expected": expected, "actual": actual, **tie})
+    return Evidence("values", cases)
+
+
+@contextmanager
+def short_drafter(lab: Lab) -> Iterator[tuple[Lab, Answer]]:
+    """A laboratory whose drafter knows few positions, and its answer to a request that goes beyond them."""
+    draft = lab.run.setup.draft
+    if draft is None or not lab.drafts:
+        raise NotOffered("there is no drafter checkpoint")
+    with limited(draft, HELD) as copy, elsewhere(lab, draft=copy) as inner:
+        base = greedy_requests(inner, "LIM-3", 1, HELD)[0]
+        yield inner, serve(inner.decoder, [replace(base, prompt=base.prompt[:9])])[0]
+
+
+@clause("LIM-3")
+def test_output_stays_right_beyond_the_drafters_limit(lab: Lab) -> Evidence:
+    with short_drafter(lab) as (inner, answer):
+        case = judged(inner, f"a drafter of {HELD} positions", answer)
+        passed = len(answer.request.prompt) + len(answer.output) - HELD
+    return Evidence("greedy", [case], [Guard("tokens beyond the drafter's limit", max(0, passed))])
+
+
+@clause("LIM-4")
+def test_no_draft_stands_beyond_the_drafters_limit(lab: Lab) -> Evidence:
+    with short_drafter(lab) as (inner, answer):
+        cases = by_the_reference(inner, f"a drafter of {HELD} positions, ", answer)
+        beyond = sum(r.start >= HELD for r in answer.rounds or ())
+    return Evidence("drafts", cases, [Guard("rounds beyond the drafter's limit", beyond)])
+
+
+def silent(lab: Lab, request: Request, rounds: int) -> Answer:
+    """The answer to a request whose first rounds a scripted drafter leaves undrafted, and the own one drafts then."""
+    decoder = lab.decoder
+    assert isinstance(decoder, Scripted)
+
+    def wake(tick: int, ids: object) -> None:
+        if tick == rounds:
+            decoder.script(None)
+
+    with scripted(decoder, lambda context: Proposal.certain(())):
+        return serve_any(decoder, [request], on_tick=wake)[0]
+
+
+def by_the_reference(lab: Lab, what: str, answer: Answer) -> list[Case]:
+    """Every drafted round of an answer beside the reference drafter's, as DRF-1 has it."""
+    twin = DraftTwin.of(lab)
+    nats = twin.measured[0].nats
+    lab.judge.forward((*answer.request.prompt, *answer.output))  # one pass serves every round
+    return [
+        {"what": f"{what}{where}", "drafts": list(r.proposals), "envelope": nats} | twin.greedy(tokens, r, nats)
+        for where, tokens, r in drafted(answer)
+    ]
+
+
+@clause("LIM-5")
+def test_more_requests_than_a_batch_holds_are_all_right(lab: Lab) -> Evidence:
+    count = min(lab.claims.limits.max_batch + 2, BATCH)
+    wanted = greedy_requests(lab, "LIM-5", count, lab.effort.span)
+    room = min(lab.claims.limits.max_context, FAR) - lab.effort.span - 1
+    far = room if lab.thorough else min(room, 40)
+    chance = lab.random("LIM-5")
+    wanted = [replace(request, prompt=prompt(lab, chance, max(1, far - i))) for i, request in enumerate(wanted)]
+    answers = serve(lab.decoder, wanted, 300.0)
+    return Evidence("greedy", [judged(lab, f"one of {count} requests at once", answer) for answer in answers])
+
+
+@clause("LIM-6")
+def test_a_long_output_is_right_to_its_end(lab: Lab) -> Evidence:
+    length = min(8 * lab.effort.tokens, 2048, lab.claims.limits.max_context - 10)
+    request = replace(greedy_requests(lab, "LIM-6", 1, length)[0], prompt=prompt(lab, lab.random("LIM-6"), 5))
+    answer = serve(lab.decoder, [request], 300.0)[0]
+    guards = [] if lab.window is None else [Guard("windows passed", length // lab.window, 2)]
+    return Evidence("greedy", [judged(lab, f"an output of {length} tokens", answer)], guards)
+
+
+@clause("LIM-7")
+def test_a_request_of_many_rounds_is_served_to_its_end(lab: Lab) -> Evidence:
+    steps = STEPS if lab.thorough else 600
+    target = fixtures.path("table/chain")
+    with elsewhere(lab, target=target, draft=None, draft_length=2, dtype=None, options={}) as inner:
+        if not inner.longest:
+            raise NotOffered("drafts cannot be scripted where no drafter is configured")
+        request = Request(prompt=(3,), max_tokens=steps, ignore_eos=inner.honours("ignore_eos"))
+        with scripted(inner.decoder, lambda context: Proposal.certain((NEVER,) * context.max_draft)):
+            answer = serve(inner.decoder, [request], 600.0)[0]
+        case, rounds = judged(inner, f"{steps} tokens, every draft wrong", answer), len(answer.rounds or answer.output)
+    return Evidence("greedy", [case], [Guard("rounds", rounds, 11_000 if lab.thorough else 500)])
+
+
+@clause("LIM-8")
+def test_drafts_come_back_behind_a_long_silence(lab: Lab) -> Evidence:
+    if not lab.drafts:
+        raise NotOffered("no drafter is configured")
+    silence = 4 * lab.longest + 2
+    request = greedy_requests(lab, "LIM-8", 1, silence + lab.effort.span)[0]
+    answer = silent(lab, request, silence)
+    cases = by_the_reference(lab, f"behind {silence} rounds without a draft, ", answer)
+    return Evidence("drafts", cases, [Guard("rounds drafted behind the silence", len(cases))])
