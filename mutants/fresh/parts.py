@@ -23,7 +23,7 @@ DENSE = ("nano/dense", "nano/dense-dflash2")
 HYBRID = ("nano/hybrid", "nano/hybrid-dflash2")
 WINDOW = ("nano/window", "nano/window-dflash2")
 
-SHAPED, TRANSACT = transaction.shaped, transaction.transact
+SHAPED, TRANSACT = shaped, transaction.transact
 
 
 @contextmanager
