@@ -48,8 +48,8 @@ def check(
 
     `decoder` is a factory from Setup, the name of one as for `--decoder`, or a finished decoder. Of a finished one
     there is no second and no other configuration: clauses that need one are SKIPPED with that reason, and its owner
-    closes it. `clauses` are ids, chapters or prefixes; all of the profile by default. Without `target` and `draft`, a factory
-    is tried on fixtures that ship here. ValueError names an argument that cannot be used.
+    closes it. `clauses` are ids, chapters or prefixes; all of the profile by default. Without `target` and `draft`, a
+    factory is tried on fixtures that ship here. ValueError names an argument that cannot be used.
     """
     ready = isinstance(decoder, Decoder)
     if target is None and (ready or draft is not None):
