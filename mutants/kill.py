@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 
 from .judgement import Tally
-from .levels import Level
-from .plan import Wanted, clean_trials, control_trials, mutant_trials
+from .plan import Wanted, clean_trials, control_trials, mutant_trials, order_trials
 from .processes import finished
 from .record import Record
-from .trial import Outcome, Role, Trial
+from .trial import Outcome, Trial
 
 Told = Callable[[Trial, Outcome], None]
 
@@ -22,10 +21,7 @@ def kill(wanted: Wanted, record: Record, workers: int, told: Told) -> Tally:
             record.add(outcome)
             told(trial, outcome)
 
-    if wanted.level is Level.L3:
-        through(chain(mutant_trials(wanted, ()), control_trials(wanted)))
-        through(clean_trials(wanted, record.outcomes))
-    else:
-        through(clean_trials(wanted, record.outcomes))
-        through(mutant_trials(wanted, [one for one in record.outcomes if one.role == Role.CLEAN]))
+    through(order_trials(wanted))
+    through(chain(mutant_trials(wanted, record.outcomes), control_trials(wanted)))
+    through(clean_trials(wanted, record.outcomes))
     return Tally.of(wanted, record.outcomes)

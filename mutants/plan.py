@@ -1,7 +1,7 @@
 """Which trials a run of the mutants consists of."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from specqual.conformance.options import listed
 from specqual.conformance.verdicts import Profile, Verdict
@@ -31,7 +31,11 @@ class Wanted:
     limit: float | None = None  # seconds; None is that of the level
 
     def trial(self, role: Role, name: str, decoder: str, wanted: Iterable[Owner], *, stop: bool = False) -> Trial:
-        limit = CLEAN_LIMIT if role is Role.CLEAN else self.limit or LIMITS[self.level] * (4 if self.every else 1)
+        limit = (
+            CLEAN_LIMIT
+            if role in (Role.CLEAN, Role.ORDER)
+            else self.limit or LIMITS[self.level] * (4 if self.every else 1)
+        )
         return Trial(role, name, decoder, tuple(wanted), self.level, self.profile, self.seed, limit, stop)
 
 
@@ -56,24 +60,28 @@ def clean_name(base: str, pair: Pair, clauses: Sequence[str]) -> str:
     return f"{base} on {pair}: {' '.join(clauses)}"
 
 
+def order_trials(wanted: Wanted) -> Iterator[Trial]:
+    """At L1 and L2 a minute is all that a mutant gets, so sound decoders say at quick which clauses are of use there and
+    how cheap they are."""
+    homes = {(mutant.base, mutant.pair) for mutant in wanted.mutants if wanted.level is not Level.L3}
+    for base, pair in sorted(homes, key=str):
+        asked = steps(clauses_at(wanted.level, listed(wanted.profile)), pair)
+        trial = wanted.trial(Role.ORDER, clean_name(base, pair, ()), base, asked)
+        yield replace(trial, profile=Profile.QUICK)
+
+
 def clean_trials(wanted: Wanted, outcomes: Sequence[Outcome]) -> Iterator[Trial]:
-    """The sound decoders on what is still to be known of them. At L3 that is what mutants have been VIOLATED by; at L1
-    and L2, where it says which clauses are of use and how cheap they are, everything. What looks at the same histories
-    stays together; those come first, because they take longest."""
+    """The sound decoders on what mutants were VIOLATED by, as far as that is not known yet. What looks at the same
+    histories stays together; those come first, because they take longest."""
     asked: dict[tuple[str, Pair], set[str]] = {}
     by_name = {mutant.id: mutant for mutant in wanted.mutants}
-    if wanted.level is Level.L3:
-        for outcome in outcomes:
-            mutant = by_name.get(outcome.name)
-            for step in violated(mutant, outcome) if mutant is not None else ():
-                asked.setdefault((mutant.base, step.pair), set()).add(step.clause)
-    else:
-        for mutant in wanted.mutants:
-            asked.setdefault((mutant.base, mutant.pair), set()).update(clauses_at(wanted.level, listed(wanted.profile)))
-    clean = [outcome for outcome in outcomes if outcome.role == Role.CLEAN]
+    for outcome in outcomes:
+        mutant = by_name.get(outcome.name)
+        for step in violated(mutant, outcome) if mutant is not None else ():
+            asked.setdefault((mutant.base, step.pair), set()).add(step.clause)
     together, single = list[Trial](), list[Trial]()
     for (base, pair), found in sorted(asked.items(), key=str):
-        ordered = clauses_at(Level.L3, frozenset(found - said_by(clean, base, pair).keys()))
+        ordered = clauses_at(Level.L3, frozenset(found - said_by(outcomes, Role.CLEAN, base, pair).keys()))
         played = [clause for clause in ordered if f"test_{clause.split('-')[0].lower()}" in PLAYED]
         for group, kept in [(played, together)] + [([one], single) for one in ordered if one not in played]:
             if group:
@@ -91,38 +99,41 @@ def violated(mutant: Mutant, outcome: Outcome) -> Iterator[Owner]:
             yield Owner(said.clause, pairs[said.pair])
 
 
-def mutant_steps(wanted: Wanted, mutant: Mutant, clean: Mapping[str, float] | None) -> tuple[Owner, ...]:
-    """What a mutant is run on: its owners; or every clause that the level allows on its home. Then the cheapest comes
-    first as far as `clean` (seconds by clause) knows, else those that own others of its kind."""
-    if mutant.owners and wanted.level is Level.L3 and not wanted.every:
+def mutant_steps(wanted: Wanted, mutant: Mutant, outcomes: Sequence[Outcome]) -> tuple[Owner, ...]:
+    """What a mutant is run on: its owners; or every clause on its home, first those that own others of its kind; or
+    at L1 and L2 those that are of use there, the cheapest first."""
+    if wanted.level is not Level.L3:
+        useful = {
+            name: said.seconds
+            for name, said in said_by(outcomes, Role.ORDER, mutant.base, mutant.pair).items()
+            if said.verdict not in (Verdict.SKIPPED, Verdict.ERROR)
+        }
+        return steps(sorted(useful, key=useful.__getitem__), mutant.pair)
+    if mutant.owners and not wanted.every:
         return mutant.owners
-    allowed = clauses_at(wanted.level, listed(wanted.profile))
-    if clean is not None:
-        return steps(sorted((clause for clause in allowed if clause in clean), key=clean.__getitem__), mutant.pair)
     kin = {owner.clause for other in mutants().values() if other.kind == mutant.kind for owner in other.owners}
+    allowed = clauses_at(wanted.level, listed(wanted.profile))
     found = steps(sorted(allowed, key=lambda clause: clause not in kin), mutant.pair)
     return (*found, *(owner for owner in mutant.owners if owner.pair != mutant.pair))
 
 
-def mutant_trials(wanted: Wanted, clean: Sequence[Outcome]) -> Iterator[Trial]:
-    """The mutants. At L1 and L2 only clauses that the sound decoder passes are of any use, so `clean` is asked."""
+def mutant_trials(wanted: Wanted, outcomes: Sequence[Outcome]) -> Iterator[Trial]:
     for mutant in wanted.mutants:
-        seconds = None
-        if wanted.level is not Level.L3:
-            seconds = passed(clean, mutant.base, mutant.pair)
-        found = mutant_steps(wanted, mutant, seconds)
+        found = mutant_steps(wanted, mutant, outcomes)
         yield wanted.trial(Role.MUTANT, mutant.id, mutant.decoder, found, stop=not wanted.every)
 
 
-def said_by(clean: Iterable[Outcome], base: str, pair: Pair) -> dict[str, Said]:
-    """What the sound decoder said of each clause on these fixtures."""
+def said_by(outcomes: Iterable[Outcome], role: Role, base: str, pair: Pair) -> dict[str, Said]:
+    """What the sound decoder said of each clause on these fixtures, in this role."""
     prefix = f"{base} on {pair}: "
-    return {said.clause: said for outcome in clean if outcome.name.startswith(prefix) for said in outcome.said}
+    mine = (outcome for outcome in outcomes if outcome.role == role and outcome.name.startswith(prefix))
+    return {said.clause: said for outcome in mine for said in outcome.said}
 
 
-def passed(clean: Iterable[Outcome], base: str, pair: Pair) -> dict[str, float]:
-    """Seconds of the clauses that the sound decoder passed on these fixtures."""
-    return {name: said.seconds for name, said in said_by(clean, base, pair).items() if said.verdict in PASSED}
+def passed(outcomes: Iterable[Outcome], base: str, pair: Pair) -> frozenset[str]:
+    """The clauses that the sound decoder passed on these fixtures."""
+    clean = said_by(outcomes, Role.CLEAN, base, pair)
+    return frozenset(name for name, said in clean.items() if said.verdict in PASSED)
 
 
 def control_trials(wanted: Wanted) -> Iterator[Trial]:

@@ -23,6 +23,7 @@ class Role(StrEnum):
     """Why a decoder is tried."""
 
     CLEAN = "clean"  # the sound decoder under the mutants of a base
+    ORDER = "order"  # the same, to learn which clauses are of use at a level, and how cheap they are
     MUTANT = "mutant"
     CONTROL = "control"
 

@@ -19,7 +19,7 @@ from specqual.mutants.levels import Level, clauses_at, seen_at
 from specqual.mutants.matrix import columns, markdown, page, public
 from specqual.mutants.mutant import Control, Mutant
 from specqual.mutants.pairs import DFLASH2
-from specqual.mutants.plan import Wanted, chosen, clean_name, clean_trials, mutant_trials
+from specqual.mutants.plan import Wanted, chosen, clean_name, clean_trials, mutant_trials, order_trials
 from specqual.mutants.record import BadRecord, Record, load
 from specqual.mutants.registry import mutants
 from specqual.mutants.trial import FINISHED, OUT_OF_TIME, Outcome, Role, Said
@@ -128,11 +128,12 @@ def test_lower_levels_show_less_and_begin_with_the_cheapest_clause_that_the_soun
     some = frozenset({"GE-1", "GE-2", "GE-4", "GE-7"})
     assert clauses_at(Level.L1, some) == ("GE-1", "GE-2")
     assert clauses_at(Level.L2, some) == ("GE-1", "GE-2", "GE-7")
-    clean = [
-        replace(sound("EXACT", clause), said=(replace(said("EXACT", clause), seconds=seconds),))
-        for clause, seconds in (("GE-1", 5.0), ("GE-2", 1.0))
-    ]
-    (trial,) = mutant_trials(Wanted((M01A,), (), level=Level.L1), [*clean, sound("INCONCLUSIVE", "FIN-1")])
+    wanted = Wanted((M01A,), (), Profile.CORE, level=Level.L1)
+    (order,) = order_trials(wanted)
+    assert order.profile is Profile.QUICK and {"GE-1", "GE-2"} < {step.clause for step in order.steps}
+    seconds = {"GE-1": ("EXACT", 5.0), "GE-2": ("INCONCLUSIVE", 1.0), "FIN-1": ("SKIPPED", 0.1)}
+    found = tuple(replace(said(verdict, clause), seconds=cost) for clause, (verdict, cost) in seconds.items())
+    (trial,) = mutant_trials(wanted, [Outcome(order.role, order.name, FINISHED, 6.1, found)])
     assert [step.clause for step in trial.steps] == ["GE-2", "GE-1"]
     assert trial.stop and trial.limit == 60
 

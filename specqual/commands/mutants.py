@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     record, started, console = Record.open(wanted, args.report), monotonic(), Console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     shown: Any = Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal)
+    counted = (Role.MUTANT, Role.CONTROL)
     with shown as progress:
         task = progress.add_task(
             "mutants",
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
             verdicts = ", ".join(f"{said.clause} {said.verdict}" for said in outcome.said[-3:])
             line = f"{outcome.role:<8}{outcome.name:<10} {outcome.seconds:7.1f} s  {outcome.ended}: {verdicts}"
             progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
-            progress.update(task, advance=trial.role is not Role.CLEAN)
+            progress.update(task, advance=trial.role in counted)
             progress.refresh()
 
         tally: Tally = kill(wanted, record, args.workers, told)
