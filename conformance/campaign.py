@@ -45,7 +45,7 @@ class Campaign:
     _shrunk: dict[str, Story] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.twin = Twin(self.lab)
+        self.twin = self.lab.twin
         with self.twin.fresh() as decoder:
             lags = (0, 1) if takes(decoder, lag=1) else (0,)
             chunks = tuple(size for size in CHUNKS if takes(decoder, chunk=size))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .specification import checkpoint, greedy, limits, numerics, requests, sampling, state, telemetry
+from .specification import checkpoint, graphs, greedy, limits, numerics, requests, sampling, state, telemetry
 from .verdicts import Level, Profile, Status, Verdict, exit_status
 
 
@@ -44,6 +44,7 @@ CHAPTERS = {
     "DRF": "drafter",
     "NUM": "numerics",
     "LIM": "limits",
+    "GRF": "graphs",
     "TEL": "telemetry",
     "ERR": "bad input",
 }
@@ -55,6 +56,7 @@ _ROWS = (
     *checkpoint.ROWS,
     *numerics.ROWS,
     *limits.ROWS,
+    *graphs.ROWS,
     *telemetry.ROWS,
     *requests.ROWS,
 )

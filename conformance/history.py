@@ -56,6 +56,8 @@ def told(steps: Sequence[Step], cast: Sequence[Request], longest: int) -> str:
         elif step.verb == "script":
             silent = {longest + 1: "drafts silent", longest + 2: "drafts right in 0, 1, 2 …"}
             words.append(silent.get(step.amount, f"drafts right in {step.amount}"))
+        elif step.verb == "alternate":
+            words.append("every other round undrafted")
         elif step.verb in ("own_drafter", "drain"):
             words.append("own drafter" if step.verb == "own_drafter" else "step until idle")
         else:

@@ -25,6 +25,7 @@ from .verdicts import Profile
 
 if TYPE_CHECKING:
     from .campaign import Campaign
+    from .twin import Twin
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,13 @@ class Lab:
         from .campaign import Campaign
 
         return Campaign(self)
+
+    @cached_property
+    def twin(self) -> "Twin":
+        """Undisturbed decoders of the run's setup, and what they answer."""
+        from .twin import Twin
+
+        return Twin(self)
 
     # The judge
 

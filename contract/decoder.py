@@ -98,7 +98,8 @@ class Counted(Protocol):
         `draft_tokens` that went through verification; `accepted_tokens`, the drafts that became output, so none behind
         the end of a sample; `accepted_tokens_at_I`, the rounds whose draft I, from 0, became output; `target_forwards`,
         passes of the target, however many samples one serves, without those of `score`; `prompt_tokens` and
-        `completion_tokens`, as in the usage of all requests that have ended.
+        `completion_tokens`, as in the usage of all requests that have ended; `graph_captures`, where graphs are
+        captured for shapes of batches, evicted ones that were captured again included.
         """
         ...
 
