@@ -61,8 +61,8 @@ def clean_name(base: str, pair: Pair, clauses: Sequence[str]) -> str:
 
 
 def order_trials(wanted: Wanted) -> Iterator[Trial]:
-    """At L1 and L2 a minute is all that a mutant gets, so sound decoders say at quick which clauses are of use there and
-    how cheap they are."""
+    """At L1 and L2 a minute is all that a mutant gets, so sound decoders say at quick which clauses are of use and how
+    cheap they are."""
     homes = {(mutant.base, mutant.pair) for mutant in wanted.mutants if wanted.level is not Level.L3}
     for base, pair in sorted(homes, key=str):
         asked = steps(clauses_at(wanted.level, listed(wanted.profile)), pair)

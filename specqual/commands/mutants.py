@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from specqual.conformance.verdicts import Profile
 
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         fate = "not seen" if wanted.level is not Level.L3 and cell.fate in UNSEEN else str(cell.fate)
         style = "green" if cell.fate is Fate.KILLED else "red"
         words = cell.detail if len(cell.detail) <= 240 else cell.detail[:239] + "…"
-        table.add_row(mutant.id, mutant.kind, f"[{style}]{fate}[/]", cell.clause, f"{cell.seconds:.1f}", words)
+        table.add_row(mutant.id, mutant.kind, f"[{style}]{fate}[/]", cell.clause, f"{cell.seconds:.1f}", Text(words))
     console.print(table)
     return _ends(console, tally, monotonic() - started)
 
