@@ -33,5 +33,7 @@ KINDS = {
 DO_NOT_APPLY = {
     "K09": "grammar: no decoder here constrains its output by one",
     "K15": "trees and block layouts: verification is a chain",
+    "M18c": "a drafter's row at a page's edge: it follows from the features at its own position and no later token",
+    "M18d": "a cached page with rejected tokens: only prompts are shared, and no draft is ever part of one",
     "K28": "ranks: one process decodes; tensor parallelism comes later",
 }

@@ -134,7 +134,7 @@ def _markdown(found: Sequence[Column]) -> Iterator[str]:
             cell = counterexample(found, mutant)
             row = [mutant.id, mutant.mechanism, mutant.base, owners(mutant), *(words(one, mutant) for one in found)]
             yield "| " + " | ".join(_cell(text) for text in (*row, public(cell.detail, SHOWN))) + " |"
-    yield from ("", "## Kinds that do not apply", "")
+    yield from ("", "## What does not apply", "")
     yield from (f"- {kind} {reason}" for kind, reason in DO_NOT_APPLY.items())
     yield from ("", "## Controls", "", "Decoders that look unusual and are right.", "")
     yield from ("| control | what it is | " + " | ".join(one.title for one in found if one.tally.controls) + " |",)
