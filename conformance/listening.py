@@ -1,4 +1,4 @@
-"""Listening to a decoder for the first time: every event is checked against the contract, and a mistake is explained."""
+"""Listening to a decoder for the first time: every event is checked, and a mistake says what to do about it."""
 
 from collections.abc import Sequence
 from time import monotonic
