@@ -160,7 +160,7 @@ def f26a(self: Engine) -> None:
     def ingest(self: Engine, grown: Grown) -> None:
         fed = []
         for memory, features in grown:
-            known = max(0, prompts[id(memory)] - memory.length)
+            known = max(0, prompts.get(id(memory), memory.length + len(features)) - memory.length)
             fed.append((memory, torch.cat([features[:known], torch.zeros_like(features[known:])])))
         INGEST(self, fed)
 
