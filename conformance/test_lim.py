@@ -27,6 +27,7 @@ LARGEST = 2**28  # bytes of a checkpoint that is copied for a changed config.jso
 BATCH = 18
 HELD = 24  # positions of a drafter that knows few
 STEPS = 11_200
+BYTE = 2**8  # positions that one byte counts
 NEVER = 2  # the best token behind nothing, in the chain table
 
 
@@ -229,6 +230,8 @@ def test_drafts_come_back_behind_a_long_silence(lab: Lab) -> Evidence:
         raise NotOffered("no drafter is configured")
     silence = 4 * lab.longest + 2
     request = greedy_requests(lab, "LIM-8", 1, silence + lab.effort.span)[0]
+    room = lab.claims.limits.max_context - request.max_tokens
+    request = replace(request, prompt=prompt(lab, lab.random("LIM-8/prompt"), max(1, min(BYTE, room))))
     answer = silent(lab, request, silence)
     cases = by_the_reference(lab, f"behind {silence} rounds without a draft, ", answer)
     return Evidence("drafts", cases, [Guard("rounds drafted behind the silence", len(cases))])

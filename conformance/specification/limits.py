@@ -66,7 +66,7 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "Behind a long stretch of rounds without drafts they are the reference drafter's again.",
         "Scripted Traced",
-        "as DRF-1, behind rounds that a scripted drafter left undrafted",
-        "K22 K29 (no drafts any more after 250 tokens)",
+        "as DRF-1, behind a prompt of 256 tokens and rounds that a scripted drafter left undrafted",
+        "K22 K29 (no drafts any more after 250 tokens; positions in a byte)",
     ),
 )
