@@ -1,8 +1,5 @@
 """The page of a report in a real browser: `tox -e browser` opens it in Chromium, photographs it and listens in.
 
-Screenshots go to report/browser/, the network log says what was asked for.
-
-
 Screenshots go to report/browser/. Where there is no Chromium this says so and is skipped.
 """
 
