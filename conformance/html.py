@@ -1,15 +1,19 @@
 """The report as one self-contained page: no script, no network, every text escaped."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, select_autoescape
+
+from specqual.contract import Claims
 
 from .charts import charts
 from .clauses import CHAPTERS, CLAUSES
 from .junit import printable
 from .kinds.values import short
 from .sight import visible
+from .symptoms import looks_like
 from .verdicts import MEANING, Status, Verdict
 
 SHOWN_CASES = 12
@@ -45,6 +49,12 @@ def proof(text: str) -> list[tuple[str, str]]:
     return [(label, said.strip()) for label, _, said in pairs]
 
 
+def in_order(claims: dict[str, Any]) -> dict[str, Any]:
+    """Claims as the contract lists them, so that engine, rule and method come first; others behind."""
+    places = [field.name for field in fields(Claims)]
+    return dict(sorted(claims.items(), key=lambda pair: places.index(pair[0]) if pair[0] in places else len(places)))
+
+
 def unseen(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """Why clauses were not decided -> which ones."""
     found: dict[str, list[str]] = {}
@@ -73,6 +83,8 @@ def page(lines: list[dict[str, Any]]) -> str:
             footer=lines[-1],
             meaning=MEANING[Status(lines[-1]["status"])],
             rows=rows,
+            claims=in_order(lines[0]["claims"] or {}),
+            alike=looks_like(verdicts),
             failed=[one for one in rows if one["group"] == "fails"],
             groups={name: sum(one["group"] == name for one in rows) for name in GROUPS},
             chapters=shown,
