@@ -44,6 +44,12 @@ def add_options(parser: pytest.Parser) -> None:
     add("--profile", default="quick", metavar="NAME", help=f"{', '.join(Profile)} (default: quick)")
     add("--clause", action="append", default=[], metavar="ID", help="only this clause, chapter or prefix; repeatable")
     add("--seed", default="0", metavar="N", help="seed of every random choice (default: 0)")
+    add(
+        "--estimate",
+        action="store_true",
+        default=False,
+        help="print minutes, tokens and what would be seen; run nothing",
+    )
     add("--report", metavar="DIR", help="write report.jsonl, index.html and junit.xml there")
     add("--waivers", metavar="FILE", help="TOML file of excused clauses")
     add("--baseline", metavar="DIR", help="show only what changed since this earlier report")
@@ -59,6 +65,7 @@ class Asked:
     report: Path | None
     waivers: tuple[Waiver, ...]
     baseline: Loaded | None = None
+    estimate: bool = False
 
 
 def _integer(name: str, value: str | None, low: int) -> int | None:
@@ -154,4 +161,11 @@ def read_options(options: Any) -> Asked:
     report = Path(options.specqual_report).resolve() if options.specqual_report else None
     if report is not None and report.exists() and not report.is_dir():
         raise BadOption(f"--report: {options.specqual_report!r} is not a directory")
-    return Asked(Run(options.specqual_decoder, make, setup, profile, seed), wanted, report, waivers, baseline)
+    return Asked(
+        Run(options.specqual_decoder, make, setup, profile, seed),
+        wanted,
+        report,
+        waivers,
+        baseline,
+        options.specqual_estimate,
+    )

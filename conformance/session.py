@@ -84,6 +84,11 @@ class Session:
                 pytest.exit(f"specqual: {error.__cause__}", returncode=Status.OPEN)
             return  # each clause reports it
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """With --estimate, tell what the run would be and do not run it."""
+        return True if self.asked.estimate else None
+
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
         outcome = yield
@@ -123,12 +128,20 @@ class Session:
         if self.worker:
             return
         settled = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
-        if settled and not session.config.option.collectonly:
+        if settled and self.asked.estimate:
+            session.exitstatus = Status.CLEAN
+        elif settled and not session.config.option.collectonly:
             session.exitstatus = Status.VIOLATED if self.foreign and not self.status() else self.status()
             self.report.close(int(self.status()))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.worker:
+            return
+        if self.asked.estimate:
+            from .estimate import estimate, table
+
+            terminalreporter.section("what this run would be", sep="=")
+            terminalreporter.write_line("\n".join(table(estimate(self.lab, self.asked.clauses))))
             return
         from .summary import summarise
 

@@ -1,0 +1,142 @@
+"""What a run will cost and could see, told before it starts.
+
+`costs.json` holds, per profile and clause, what the decoder that ships here took (`python -m
+specqual.conformance.costs`): tokens, seconds inside the decoder and seconds beside it, with the pace of both at the
+time. A short probe measures the pace of the decoder and target at hand, and the seconds are scaled by it.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from specqual.contract import Request, Taped, Unsupported
+
+from .clauses import CLAUSES
+from .drive import NotOffered, serve
+from .generators import prompt
+from .lab import EFFORTS, Lab
+from .rounding import number
+from .sight import ANY
+from .verdicts import Profile
+
+TABLE = Path(__file__).parent / "costs.json"
+PLAYED = frozenset({"RWD-1", "REC-2", "ISO-1", "SCH-1", "CXL-1", "RES-1"})  # they share the histories; one pays
+GROWS = {  # the size that a clause's cost goes with, where its profile was not recorded
+    "RWD": "histories",
+    "LAW-6": "samples",
+    "LAW-7": "samples",
+    "CKP": "changes",
+    "GE-6": "examples",
+    "LAW-1": "examples",
+    "REC-3": "rejections",
+    "RES-3": "rejections",
+}
+PROBE, PROBED = 16, 2  # tokens, requests
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds a token: of the decoder that is asked, and of the reference that judges."""
+
+    decoder: float
+    judge: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One clause before it is run; tokens and seconds are None where its costs were never recorded."""
+
+    clause: str
+    tokens: int | None
+    seconds: float | None
+    visible: str
+
+
+@cache
+def costs() -> dict[str, Any]:
+    """The recorded table."""
+    found: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))
+    return found
+
+
+def estimate(lab: Lab, clauses: Iterable[str]) -> list[Row]:
+    """A row for each clause whose protocols are offered; DecoderError if the probe breaks the decoder."""
+    wanted = [name for name in CLAUSES if name in set(clauses) and offered(lab, name)]
+    profile, growth = recorded(lab.run.profile)
+    table = costs()["profiles"][profile]
+    now, then = pace(lab), Pace(**table["pace"])
+    payer = next((name for name in wanted if name in PLAYED), None)
+    rows = []
+    for name in wanted:
+        paid = "RWD-1" if name == payer else name
+        cost = table["clauses"].get(paid)
+        if cost is None:
+            rows.append(Row(name, None, None, "not known"))
+            continue
+        seconds = cost["decoder"] * now.decoder / then.decoder + cost["beside"] * now.judge / then.judge
+        factor = growth.get(GROWS.get(paid, GROWS.get(paid.split("-")[0], "prompts")), 1.0)
+        rows.append(Row(name, round(cost["tokens"] * factor), seconds * factor, visible(lab, name, cost["kind"])))
+    return rows
+
+
+def offered(lab: Lab, name: str) -> bool:
+    try:
+        lab.require(*CLAUSES[name].needs)
+    except (NotOffered, Unsupported):
+        return False
+    return True
+
+
+def recorded(profile: Profile) -> tuple[Profile, dict[str, float]]:
+    """The profile whose costs are known that comes nearest, and how much larger each size of this one is."""
+    near = next(name for name in (profile, Profile.CORE, Profile.QUICK) if name in costs()["profiles"])
+    if near == profile:
+        return near, {}
+    here, there = EFFORTS[profile], EFFORTS[near]
+    sizes = ("prompts", "examples", "changes", "samples", "histories", "rejections")
+    growth = {name: getattr(here, name) / getattr(there, name) for name in sizes}
+    return near, growth | {"prompts": growth["prompts"] * here.tokens / there.tokens}
+
+
+def pace(lab: Lab, clock: Callable[[], float] = perf_counter) -> Pace:
+    """Measured on a few greedy requests, after one to warm up."""
+    chance, room = lab.random("pace"), max(2, min(24, lab.claims.limits.max_context - PROBE))
+    requests = [Request(prompt=prompt(lab, chance, room // 2), max_tokens=PROBE) for _ in range(PROBED + 1)]
+    serve(lab.decoder, requests[:1])
+    started = clock()
+    outputs = [serve(lab.decoder, [request])[0].output for request in requests[1:]]
+    decoder = (clock() - started) / sum(map(len, outputs))
+    started = clock()
+    ids = [(*request.prompt, *output) for request, output in zip(requests[1:], outputs, strict=True)]
+    for one in ids:
+        lab.judge.forward(one)
+    return Pace(decoder, (clock() - started) / sum(map(len, ids)))
+
+
+def visible(lab: Lab, name: str, kind: str) -> str:
+    """The smallest effect that the clause will be able to see."""
+    if kind == "counts":
+        if isinstance(lab.decoder, Taped) and lab.run.profile is not Profile.CERTIFY:
+            return "nothing: decided exactly by others"
+        return f"a bias of {lab.effort.wanted:g} (total variation) or more"
+    if kind in ("greedy", "draws", "drafts", "laws") and number(lab.claims.dtype) is not None:
+        return f"whatever rounding to {lab.claims.dtype} does not explain"
+    return ANY
+
+
+def table(rows: list[Row]) -> list[str]:
+    """Lines to print: a row a clause, and what it comes to."""
+    lines = [f"{'clause':<8} {'minutes':>8} {'tokens':>9}  smallest effect that would be seen"]
+    for row in rows:
+        minutes = "?" if row.seconds is None else f"{row.seconds / 60:.2f}"
+        lines.append(
+            f"{row.clause:<8} {minutes:>8} {'?' if row.tokens is None else f'{row.tokens:,}':>9}  {row.visible}"
+        )
+    seconds, tokens = sum(row.seconds or 0.0 for row in rows), sum(row.tokens or 0 for row in rows)
+    unknown = sum(row.seconds is None for row in rows)
+    without = f", without {unknown} whose costs are not known" if unknown else ""
+    return [*lines, f"{'together':<8} {seconds / 60:>8.2f} {tokens:>9,}  in one process; -n shares it{without}"]

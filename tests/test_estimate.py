@@ -1,0 +1,77 @@
+"""What a run will cost is told before it starts, from recorded costs and a short probe."""
+
+import pytest
+
+from specqual import fixtures
+from specqual.conformance.clauses import CLAUSES
+from specqual.conformance.estimate import PLAYED, Pace, costs, estimate, pace, recorded, table
+from specqual.conformance.lab import EFFORTS, Lab, Run
+from specqual.conformance.resolve import resolve
+from specqual.conformance.verdicts import Profile
+from specqual.contract import Setup
+
+from .test_plugin import folder, run, toy  # noqa: F401 - fixtures
+
+PAIR = {"target": fixtures.path("nano/hybrid"), "draft": fixtures.path("nano/hybrid-dflash2")}
+
+
+def lab_of(profile: Profile = Profile.QUICK) -> Lab:
+    return Lab(Run("optimised", resolve("optimised"), Setup(**PAIR), profile))
+
+
+@pytest.fixture(scope="module")
+def lab():
+    found = lab_of()
+    yield found
+    found.renew()
+
+
+def test_a_clause_whose_costs_were_never_recorded_is_told_as_such(lab, monkeypatch):
+    kept = {name: cost for name, cost in costs()["profiles"]["quick"]["clauses"].items() if name != "GE-1"}
+    quick = costs()["profiles"]["quick"] | {"clauses": kept}
+    monkeypatch.setattr("specqual.conformance.estimate.costs", lambda: {"profiles": {"quick": quick}})
+    lines = table(estimate(lab, ["GE-1", "GE-2"]))
+    assert lines[1].split()[:3] == ["GE-1", "?", "?"] and "without 1 whose costs are not known" in lines[-1]
+
+
+def test_the_rows_are_the_clauses_that_the_decoder_offers(lab):
+    rows = {row.clause: row for row in estimate(lab, CLAUSES)}
+    assert rows.keys() == CLAUSES.keys()  # this one offers everything
+    assert rows["GE-1"].tokens > 0 and rows["GE-1"].seconds > 0
+    assert "rounding to float32" in rows["GE-1"].visible and rows["RWD-1"].visible == "any difference"
+    assert "together" in table(list(rows.values()))[-1]
+
+
+def test_a_slower_decoder_takes_longer(lab, monkeypatch):
+    def total(decoder: float) -> float:
+        monkeypatch.setattr("specqual.conformance.estimate.pace", lambda lab: Pace(decoder, 1e-4))
+        return sum(row.seconds for row in estimate(lab, ["GE-1", "SMP-2"]))
+
+    assert 5 * total(0.01) < total(0.1) < 10 * total(0.01)
+
+
+def test_shared_histories_are_paid_once_whichever_is_asked_first(lab, monkeypatch):
+    monkeypatch.setattr("specqual.conformance.estimate.pace", lambda lab: Pace(0.01, 1e-4))
+    (alone,) = estimate(lab, ["SCH-1"])
+    together = {row.clause: row.seconds for row in estimate(lab, PLAYED)}
+    assert alone.seconds == together["RWD-1"] > 10 * together["SCH-1"]
+
+
+def test_a_profile_that_was_not_recorded_grows_with_its_sizes():
+    near, growth = recorded(Profile.CERTIFY)
+    assert near in costs()["profiles"]
+    assert growth["histories"] == EFFORTS[Profile.CERTIFY].histories / EFFORTS[near].histories > 1
+    assert recorded(Profile.QUICK) == (Profile.QUICK, {})
+
+
+def test_the_probe_measures_both_paces(lab):
+    found = pace(lab)
+    assert found.judge > 0 and 0 < found.decoder < 5
+
+
+def test_the_option_prints_and_runs_nothing(toy):  # noqa: F811
+    found = toy("none", "--clause", "GE", "--clause", "ERR-1", "--estimate")
+    assert found.returncode == 0, found.stdout
+    assert "what this run would be" in found.stdout and "together" in found.stdout
+    assert "GE-1 " in found.stdout and "GE-4 " not in found.stdout  # needs drafts from a script
+    assert "passed" not in found.stdout
