@@ -42,7 +42,7 @@ def _draws(cases: Sequence[Case]) -> str:
 
 def _counts(cases: Sequence[Case]) -> str:
     tests = [
-        statistics.test(case["p"], case["counts"], float(case["alpha"]) / len(cases), float(case["slack"]))
+        statistics.test(case["p"], case["counts"], float(case["alpha"]) / 4 / len(cases), float(case["slack"]))
         for case in cases
     ]
     return f"a bias of {max(test.visible for test in tests):.2g} (total variation)"

@@ -1,24 +1,79 @@
-"""Counts: how often each cell of a law was seen."""
+"""Counts: how often each cell of a law was seen, jointly and, token by token, behind prefixes.
+
+Half of the error rate goes to evidence that may be looked at after every batch, the mean of e-values over all prefixes,
+so that gathering may stop once it suffices; half to tests at the planned number of samples.
+"""
 
 from collections.abc import Sequence
+from math import log
 
 from .. import statistics
 from ..verdicts import Decision, Verdict
 from . import Case
 
 
+def against(cases: Sequence[Case]) -> float:
+    """Log of the e-value of all cases together; 0 where no prefix is watched. Its level is `enough`."""
+    found = evidence(cases)
+    return statistics.mean(found) if found else 0.0
+
+
+def enough(alpha: float) -> float:
+    """The log e-value at which gathering may stop: the law is violated."""
+    return -log(alpha / 2)
+
+
+def evidence(cases: Sequence[Case]) -> list[float]:
+    """Log e-values, one for each prefix of each case."""
+    return [statistics.log_e(n["p"], n["counts"], float(n["slack"])) for case in cases for n in case.get("nodes", ())]
+
+
 def decide(cases: Sequence[Case]) -> Decision:
-    share = [float(case["alpha"]) / len(cases) for case in cases]
-    tests = [
-        statistics.test(case["p"], case["counts"], alpha, float(case["slack"]))
-        for case, alpha in zip(cases, share, strict=True)
-    ]
-    for index, (case, test) in enumerate(zip(cases, tests, strict=True)):
-        if test.rejected is not None:
-            return Decision(Verdict.VIOLATED, f"{case['label']}: {test.rejected}", case=index)
-    bias, samples = max(test.bound for test in tests), sum(test.samples for test in tests)
+    alpha = min((float(case["alpha"]) for case in cases), default=1.0)
+    nodes = [(index, node) for index, case in enumerate(cases) for node in case.get("nodes", ())]
+    found = evidence(cases)
+    samples = sum(sum(case["counts"]) for case in cases)
+    if nodes and statistics.mean(found) >= enough(alpha):
+        listed = statistics.e_bh(found, alpha / 2) or [max(range(len(found)), key=found.__getitem__)]
+        where = "; ".join(_told(cases[nodes[i][0]], nodes[i][1]) for i in listed[:3])
+        chance = min(1.0, 10 ** -min(300.0, statistics.mean(found) / log(10)))
+        return Decision(Verdict.VIOLATED, f"{where}; chance {chance:.2g}, {samples} samples", case=nodes[listed[0]][0])
+    tests = [statistics.test(c["p"], c["counts"], alpha / 4 / len(cases), float(c["slack"])) for c in cases]
+    short = [case for case in cases if sum(case["counts"]) < int(case.get("planned", 0))]
+    if not short:  # a test at a sample size fixed beforehand, and at no other
+        for index, (case, test) in enumerate(zip(cases, tests, strict=True)):
+            if test.rejected is not None:
+                return Decision(Verdict.VIOLATED, f"{case['label']}: {test.rejected}", case=index)
+        p_values = [statistics.p_value(node["p"], node["counts"], float(node["slack"])) for _, node in nodes]
+        for place in statistics.holm(p_values, alpha / 4)[:1]:
+            index, node = nodes[place]
+            told = f"{_told(cases[index], node)}; chance {p_values[place]:.2g}, {samples} samples"
+            return Decision(Verdict.VIOLATED, told, case=index)
+    bias = max(test.bound for test in tests)
     visible = max(test.visible for test in tests)
     detail = f"{samples} samples; a bias of {visible:.3g} (total variation) or more would have been seen"
+    if nodes:
+        detail += f", behind its most frequent prefix one of {sighted(cases):.3g}"
+    if short:
+        return Decision(Verdict.INCONCLUSIVE, f"{detail}; fewer than planned")
     if bias > max(float(case["wanted"]) for case in cases):
         return Decision(Verdict.INCONCLUSIVE, f"{detail}; the bias is only known to be at most {bias:.3g}")
     return Decision(Verdict.HOLDS, detail, delta=bias)
+
+
+def sighted(cases: Sequence[Case]) -> float:
+    """The bias (total variation) of a token that the evidence behind the best-known prefix is expected to show."""
+    nodes, alpha = [node for case in cases for node in case["nodes"]], min(float(case["alpha"]) for case in cases)
+    return min(
+        float(node["slack"]) + statistics.expected(sum(node["counts"]), len(node["p"]) - 1, alpha / 2 / len(nodes))
+        for node in nodes
+    )
+
+
+def _told(case: Case, node: Case) -> str:
+    """What is wrong behind a prefix: the cell that is farthest off."""
+    seen, names = node["counts"], [*map(str, node["tokens"]), "others"]
+    mean = [sum(seen) * p for p in node["p"]]
+    worst = max(range(len(names)), key=lambda i: abs(seen[i] - mean[i]))
+    came = f"token {names[worst]} came {seen[worst]} times of {sum(seen)}, {mean[worst]:.1f} expected"
+    return f"{case['label']}, behind {node['after']}: {came}"

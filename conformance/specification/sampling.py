@@ -47,10 +47,11 @@ ROWS: tuple[Row, ...] = (
     (
         "LAW-6",
         MUST,
-        "The joint law of the first three sampled tokens is the target's.",
+        "The law of the first three sampled tokens is the target's, jointly and behind each prefix.",
         "",
-        "fixed number of samples on a tiny target; finite-sample bounds on total variation and on each cell, beyond "
-        "what rounding explains; for decoders without a tape",
+        "samples behind prompts at which faults of verification show most, as the drafter's reference tells: Dirichlet "
+        "mixtures that end the run once they suffice, then tests at the planned number, both against every law that "
+        "rounding explains; for decoders without a tape",
         "K02 K03 K04 K05",
     ),
     (

@@ -1,8 +1,8 @@
 """Tests and running evidence against a known law, for decoders that offer nothing but their tokens.
 
-`fixed` judges counts at a sample size fixed beforehand; `eprocess` gathers evidence that stays valid under early stop
-and resume; `pit` turns tokens under changing laws into cells of one law. Clauses use `fixed.test` alone;
-the rest is for whoever plans a run or gathers evidence over several.
+`fixed` judges counts at a sample size fixed beforehand; `tally` judges them against a law known up to a tolerance, under
+early stop too; `eprocess` gathers evidence that is stored and resumed; `pit` turns tokens under changing laws into cells
+of one law; `multiple` says which of many tests reject, and `budget` at which error rates a run may test at all.
 """
 
 from .eprocess import Bets, Mixture, State, from_json, interval, mean, product, rejects, to_json, update
@@ -19,7 +19,9 @@ from .fixed import (
     test,
     visible,
 )
+from .multiple import e_bh, holm
 from .pit import cells, noise, ranked, transform
+from .tally import divergence, expected, likeliest, log_e, p_value
 
 __all__ = [
     "MOST_SAMPLES",
@@ -30,12 +32,19 @@ __all__ = [
     "Tested",
     "binomial_tail",
     "cells",
+    "divergence",
+    "e_bh",
+    "expected",
     "from_json",
     "g_test",
+    "holm",
     "interval",
+    "likeliest",
+    "log_e",
     "mean",
     "noise",
     "noncentrality",
+    "p_value",
     "pooled",
     "power",
     "product",
