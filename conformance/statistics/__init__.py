@@ -1,8 +1,8 @@
 """Tests and running evidence against a known law, for decoders that offer nothing but their tokens.
 
-`fixed` judges counts at a sample size fixed beforehand; `tally` judges them against a law known up to a tolerance, under
-early stop too; `eprocess` gathers evidence that is stored and resumed; `pit` turns tokens under changing laws into cells
-of one law; `multiple` says which of many tests reject, and `budget` at which error rates a run may test at all.
+`fixed` judges counts at a sample size fixed beforehand; `tally` judges them against a law known up to a tolerance,
+under early stop too; `eprocess` gathers evidence that is stored and resumed; `pit` turns tokens under changing laws into
+cells of one law; `multiple` says which of many tests reject, `budget` at which error rates a run may test at all.
 """
 
 from .eprocess import Bets, Mixture, State, from_json, interval, mean, product, rejects, to_json, update
