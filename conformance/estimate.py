@@ -77,6 +77,9 @@ def estimate(lab: Lab, clauses: Iterable[str]) -> list[Row]:
         if cost is None:
             rows.append(Row(name, None, None, "not known"))
             continue
+        if cost["kind"] == "counts" and isinstance(lab.decoder, Taped) and lab.run.profile is not Profile.CERTIFY:
+            rows.append(Row(name, 0, 0.0, "nothing: decided exactly by others, which read the tape"))
+            continue
         seconds = cost["decoder"] * now.decoder / then.decoder + cost["beside"] * now.judge / then.judge
         factor = growth.get(GROWS.get(paid, GROWS.get(paid.split("-")[0], "prompts")), 1.0)
         rows.append(Row(name, round(cost["tokens"] * factor), seconds * factor, visible(lab, name, cost["kind"])))
@@ -120,8 +123,6 @@ def pace(lab: Lab, clock: Callable[[], float] = perf_counter) -> Pace:
 def visible(lab: Lab, name: str, kind: str) -> str:
     """The smallest effect that the clause will be able to see."""
     if kind == "counts":
-        if isinstance(lab.decoder, Taped) and lab.run.profile is not Profile.CERTIFY:
-            return "nothing: decided exactly by others"
         return f"a bias of {lab.effort.wanted:g} (total variation) or more"
     if kind in ("greedy", "draws", "drafts", "laws") and number(lab.claims.dtype) is not None:
         return f"whatever rounding to {lab.claims.dtype} does not explain"

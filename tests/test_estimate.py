@@ -39,6 +39,7 @@ def test_the_rows_are_the_clauses_that_the_decoder_offers(lab):
     assert rows.keys() == CLAUSES.keys()  # this one offers everything
     assert rows["GE-1"].tokens > 0 and rows["GE-1"].seconds > 0
     assert "rounding to float32" in rows["GE-1"].visible and rows["RWD-1"].visible == "any difference"
+    assert rows["LAW-6"].seconds == 0 and "decided exactly by others" in rows["LAW-6"].visible
     assert "together" in table(list(rows.values()))[-1]
 
 
