@@ -29,7 +29,7 @@ from .lab import Lab
 from .rounding import number
 
 LENGTHS = (5, 1, 16, 2, 9, 1, 8, 12, 3, 1, 7, 15, 4, 1, 11, 6, 10)  # tokens of 17 spans
-EPS, THETA = 1e-6, 10000.0
+EPS, THETA, FARTHEST = 1e-6, 10000.0, 2**15
 BEST, WINDOW = 16, 40
 NET = DeltaNet(key_heads=2, value_heads=4, key_dim=8, value_dim=16, kernel=4)
 
@@ -74,6 +74,7 @@ class Bench:
     kernels: Kernels
     sizes: Sizes
     dtype: torch.dtype
+    longest: int  # positions
     chance: torch.Generator
 
     @classmethod
@@ -82,7 +83,8 @@ class Bench:
         if kernels == Kernels():
             raise NotOffered("the decoder has no kernels: it does not compute its target")
         chance = torch.Generator().manual_seed(lab.random(clause).randrange(2**32))
-        return cls(kernels, Sizes.of(lab), number(lab.claims.dtype) or torch.float64, chance)
+        dtype, longest = number(lab.claims.dtype) or torch.float64, min(lab.claims.limits.max_context, FARTHEST)
+        return cls(kernels, Sizes.of(lab), dtype, longest, chance)
 
     @property
     def wide(self) -> torch.dtype:
@@ -160,9 +162,10 @@ class Bench:
     def _rotate(self) -> Operation:
         sizes, turn = self.sizes, self.kernels.rotate
         assert turn is not None
+        far = max(0, self.longest - 16) // len(LENGTHS)  # between two spans, up to the end of the context
         spans = [
-            (self.normal(count, sizes.heads, sizes.head_dim).to(self.dtype), range(7 * place, 7 * place + count))
-            for place, count in enumerate(LENGTHS)
+            (self.normal(count, sizes.heads, sizes.head_dim).to(self.dtype), range(far * place, far * place + count))
+            for place, count in enumerate(LENGTHS, 1)
         ]
 
         def run(spans: Sequence[tuple[Tensor, range]]) -> list[Tensor]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, replace
 from functools import wraps
 from inspect import getmembers, isfunction
 from typing import Any
 
-from specqual.contract import Claims, Decoder, Event, Make, Request, Setup
+from specqual.contract import Claims, Decoder, Event, Kernels, Make, Request, Setup
 from specqual.reference import make
 
 Place = tuple[Any, str]
@@ -39,13 +40,30 @@ def planted(setup: Setup, swaps: Mapping[Place, Any], sound: Make = make) -> Any
         @wraps(method)
         def call(*arguments: Any, **named: Any) -> Any:
             with swapped(swaps):
-                return getattr(kind, method.__name__)(*arguments, **named)  # which may be swapped itself
+                found = getattr(kind, method.__name__)(*arguments, **named)  # which may be swapped itself
+            return disturbed_kernels(found, swaps) if isinstance(found, Kernels) else found
 
         return call
 
     calls = {name: disturbed(method) for name, method in getmembers(kind, isfunction) if not name.startswith("_")}
     decoder.__class__ = type(f"Faulty{kind.__name__}", (kind,), calls)  # type: ignore[assignment]
     return decoder
+
+
+def disturbed_kernels(kernels: Kernels, swaps: Mapping[Place, Any]) -> Kernels:
+    """The same kernels with these names swapped in each call."""
+
+    def disturbed(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            with swapped(swaps):
+                return kernel(*arguments)
+
+        return call
+
+    found = {field.name: getattr(kernels, field.name) for field in fields(kernels)}
+    changed = {name: disturbed(kernel) for name, kernel in found.items() if callable(kernel)}
+    back_ends = {name: disturbed(kernel) for name, kernel in kernels.attention.items()}
+    return replace(kernels, attention=back_ends, **changed)
 
 
 def replacing(name: str, *owners: Any, sound: Make = make) -> Callable[[Callable[..., Any]], Make]:

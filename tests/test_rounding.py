@@ -107,7 +107,7 @@ def test_drafts_that_rounding_tips_are_ties():
     [
         ("early_taps", "DRF-1", SMALL, "quick"),
         ("early_taps", "DRF-3", NANO, "quick"),
-        ("noisy_verify", "GE-2", NANO, "core"),
+        ("m31c", "GE-2", NANO, "core"),
         ("noisy", "GE-7", SMALL, "quick"),
     ],
 )

@@ -46,7 +46,8 @@ ROWS: tuple[Row, ...] = (
         "A drafter's law that is none (NaN, infinite, negative) is no law: the round commits at least one token, and "
         "it is the target's.",
         "Scripted",
-        "scripted proposals with such laws; regret of each greedy token, vocabulary of each sampled one",
+        "scripted proposals with such laws; regret of each greedy token, vocabulary of each sampled one, none of whose "
+        "drafts may have been accepted where that needs q",
         "K12",
     ),
     (
