@@ -30,13 +30,14 @@ def histories(lab: "Lab", chance: Random, temperature: float = 0.0) -> dict[str,
     """Parameters by name, as far as they are honoured; NotOffered if no penalty is.
 
     On a ladder an emitted token is pushed below the others, so that each token hangs on all those before it in the
-    span, whatever the target says. At a temperature the rungs are near enough for chance to choose among them.
+    span, whatever the target says; on two rungs they take turns, and how often each has stood in the span decides which
+    is next. At a temperature the rungs are near enough for chance to choose among them.
     """
     top, step, fall = (50.0, 1.0, 3.0) if temperature else (400.0, 8.0, 20.0)
-    steep, few = ladder(lab, chance, top, step), ladder(lab, chance, top, step, 4)
+    steep, two = ladder(lab, chance, top, step), ladder(lab, chance, top, step, 2)
     found = {
         "presence on a ladder": Sampling(presence_penalty=1e3, logit_bias=steep),
-        "frequency on four rungs": Sampling(frequency_penalty=fall, logit_bias=few),
+        "frequency on two rungs": Sampling(frequency_penalty=fall, logit_bias=two),
         "repetition on a ladder": Sampling(repetition_penalty=3.0, logit_bias=steep),
         "all three": Sampling(presence_penalty=1.5, frequency_penalty=0.8, repetition_penalty=1.3),
     }

@@ -7,7 +7,7 @@ from itertools import product
 from specqual.contract import Request, Sampling
 
 from .generators import FARTHEST, prompt
-from .history import CHUNK, PAGE, Cast, Step
+from .history import CHUNK, CHUNKS, PAGE, Cast, Step
 from .lab import Lab
 from .shrink import Steps
 
@@ -110,14 +110,18 @@ def owners(lab: Lab) -> Iterator[Scene]:
 
 
 def warm(lab: Lab) -> Iterator[Scene]:
-    """Prompts whose beginning was served before, by requests that have ended, that go on, and that were cancelled."""
-    long, other, _ = requests(lab, "warm", [2 * CHUNK + 9, 7, 1], 2 * lab.longest + 4)
+    """Prompts whose beginning was served before, by requests that have ended, that go on, and that were cancelled; in
+    passes that end with a chunk, and in one that goes on behind it. At last a chunk that is known from behind another
+    beginning, which is known, too."""
+    long, other, elsewhere = requests(lab, "warm", [2 * CHUNK + 9, 7, CHUNK + 5], 2 * lab.longest + 4)
     branch = replace(long, prompt=(*long.prompt[: CHUNK + 6], *other.prompt))
     sampled = replace(branch, sampling=Sampling(temperature=0.9), seed=3)
-    cast = (long, branch, other, sampled if lab.honours("temperature", "seed") else branch)
+    moved = replace(long, prompt=(*elsewhere.prompt[:CHUNK], *long.prompt[CHUNK:]))
+    cast = (long, branch, other, sampled if lab.honours("temperature", "seed") else branch, elsewhere, moved)
     step, drain = Step("step", amount=1), Step("drain")
-    cut = Step("chunk", amount=CHUNK)
-    one, two, three, four = (Step("submit", place) for place in range(4))
+    cut, whole = Step("chunk", amount=CHUNK), Step("chunk", amount=max(CHUNKS))
+    one, two, three, four, five, six = (Step("submit", place) for place in range(6))
     yield (cut, one, drain, one, drain, two, four, drain), cast
     yield (cut, three, one, *[step] * 5, two, one, step, four, step, step), cast
     yield (cut, one, *[step] * 4, Step("cancel", 0), three, step, one, two, drain, two), cast
+    yield (whole, one, drain, two, drain, five, drain, six, one, drain), cast

@@ -167,7 +167,25 @@ def test_the_token_budget_is_met_exactly(lab: Lab) -> Evidence:
                 with scripted(lab.decoder, script()):
                     answer = serve(lab.decoder, [request])[0]
             cases += compared(lab, f"max_tokens {budget}, {label}", answer, known, stopping(lab, (), budget))
+        if lab.honours("n"):
+            answer = serve(lab.decoder, [replace(request, n=2)])[0]
+            cases += samples(answer, f"max_tokens {budget}, both of two samples", stopping(lab, (), budget))
     return Evidence("values", cases)
+
+
+def samples(answer: Answer, what: str, ends: Ending) -> list[Case]:
+    """Each sample ends where its own path must, and all their tokens are charged for."""
+    paths = [ends(path) for path in answer.samples]
+    most = answer.request.max_tokens
+    whole = [
+        list(path) == cut and (len(cut) == most or reason == FinishReason.STOP)
+        for path, (cut, reason) in zip(answer.samples, paths, strict=True)
+    ]
+    usage = answer.usage.completion_tokens if answer.usage is not None else -1
+    return [
+        {"what": f"{what}: whole, and no longer", "expected": [True] * len(whole), "actual": whole},
+        {"what": f"{what}: completion tokens", "expected": sum(map(len, answer.samples)), "actual": usage},
+    ]
 
 
 @clause("FIN-4")
@@ -252,4 +270,19 @@ def test_a_token_that_means_something_elsewhere_is_a_token(lab: Lab) -> Evidence
             with scripted(lab.decoder, known_drafts(len(base.prompt), expected, "all drafts right")):
                 answer = serve(lab.decoder, [request])[0]
             cases += compared(lab, f"token {token} made the best everywhere, and drafted", answer, expected, ends)
+            cases += aliases(lab, request, token, ends)
     return Evidence("values", cases)
+
+
+def aliases(lab: Lab, request: Request, token: int, ends: Ending) -> list[Case]:
+    """Drafts that are no tokens, though they would be this one if looked up from the end of the vocabulary or around
+    it; the request, which has no other choice than the token, is sampled where that can be."""
+    size, expected, cases = lab.claims.limits.vocab_size, [token] * request.max_tokens, list[Case]()
+    for temperature in (0.0, 1.0) if lab.honours("temperature") else (0.0,):
+        asked = replace(request, sampling=replace(request.sampling, temperature=temperature))
+        for alias in (token - size, token + size):
+            with scripted(lab.decoder, known_drafts(len(request.prompt), [alias] * len(expected), "all drafts right")):
+                answer = serve(lab.decoder, [asked])[0]
+            what = f"token {token} the only choice at temperature {temperature:g}, and {alias}, which is none, drafted"
+            cases += compared(lab, what, answer, expected, ends)
+    return cases

@@ -13,6 +13,7 @@ from specqual.conformance.verdicts import Profile
 from .judgement import Cell, Fate, Tally
 from .kinds import DO_NOT_APPLY, KINDS
 from .levels import Level
+from .mended import MENDED
 from .mutant import Mutant
 from .plan import LIMITS, Wanted
 from .record import BadRecord, load
@@ -134,6 +135,8 @@ def _markdown(found: Sequence[Column]) -> Iterator[str]:
             cell = counterexample(found, mutant)
             row = [mutant.id, mutant.mechanism, mutant.base, owners(mutant), *(words(one, mutant) for one in found)]
             yield "| " + " | ".join(_cell(text) for text in (*row, public(cell.detail, SHOWN))) + " |"
+    yield from ("", "## What the suite had to learn", "", "Fresh faults that were not seen at first.", "")
+    yield from (f"- {name} {lesson}" for name, lesson in MENDED.items())
     yield from ("", "## What does not apply", "")
     yield from (f"- {kind} {reason}" for kind, reason in DO_NOT_APPLY.items())
     yield from ("", "## Controls", "", "Decoders that look unusual and are right.", "")
@@ -188,5 +191,5 @@ def page(found: Sequence[Column]) -> str:
         for control in controls()
     ]
     return environment.get_template("matrix.html.j2").render(
-        columns=found, tried=tried, families=families, controls=about, absent=DO_NOT_APPLY
+        columns=found, tried=tried, families=families, controls=about, absent=DO_NOT_APPLY, mended=MENDED
     )

@@ -17,6 +17,7 @@ from specqual.conformance.resolve import resolve
 from specqual.contract import Make
 from specqual.mutants import kinds, parameters, verification
 from specqual.mutants.controls import n4
+from specqual.mutants.mended import MENDED
 from specqual.mutants.mutant import Control, Mutant, Owner
 from specqual.mutants.pairs import DFLASH2, FLAT, Pair
 from specqual.mutants.registry import BadRegistry, controls, mutants, refuse
@@ -91,6 +92,13 @@ def test_every_kind_that_applies_has_a_mutant_and_every_mutant_says_what_goes_wr
     assert {mutant.kind for mutant in mutants().values()} <= set(kinds.KINDS)
     assert not set(kinds.KINDS) & set(kinds.DO_NOT_APPLY)
     assert [mutant.id for mutant in mutants().values() if not mutant.mechanism] == []
+
+
+def test_what_the_suite_had_to_learn_it_knows() -> None:
+    for name, lesson in MENDED.items():
+        mutant, clause = mutants()[name], lesson.partition(":")[0]
+        (result,) = decided(mutant.decoder, mutant.make, mutant.pair, [clause])
+        assert result.verdict == "VIOLATED", f"{name}: {result.detail}"
 
 
 def test_the_registry_refuses_what_no_row_names_and_what_cannot_be() -> None:

@@ -161,9 +161,9 @@ ROWS: tuple[Row, ...] = (
     (
         "FIN-3",
         MUST,
-        "max_tokens 1, 2, K, K+1, K+2 are met exactly.",
+        "max_tokens 1, 2, K, K+1, K+2 are met exactly, by every sample of a request.",
         "",
-        "length, reason and usage",
+        "length, reason and usage; lengths and usage of two samples",
         "K11",
     ),
     (
@@ -187,7 +187,7 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "Tokens that mean something elsewhere are tokens like any other: id 0, the last id, the drafter's mask id.",
         "",
-        "a bias makes each of them the target's choice, with the configured drafter and drafted; tokens, reason, usage",
+        "a bias makes each the target's choice; undrafted, drafted, and drafted as an id one vocabulary below or above",
         "K12",
     ),
 )
