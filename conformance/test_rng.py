@@ -1,18 +1,30 @@
 """RNG: every random number decides once, and the seed contract is kept."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import takewhile
 from math import log
 
+from specqual.conformance.campaign import takes
 from specqual.conformance.chapter import clause
-from specqual.conformance.drive import Answer, NotOffered, serve
+from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import prompt
 from specqual.conformance.kinds import parting
 from specqual.conformance.lab import Lab, taped
 from specqual.conformance.ties import sampled_tie_of
-from specqual.contract import Key, Request, Round, Rule, Sampling, SeedContract
+from specqual.contract import (
+    Decoder,
+    Key,
+    Request,
+    Round,
+    Rule,
+    Sampling,
+    Schedulable,
+    SeedContract,
+    Unsupported,
+)
 from specqual.reference.rng import Counter
 from specqual.reference.tape import Recorded, decisions
 
@@ -94,8 +106,34 @@ def compared(lab: Lab, one: Answer, other: Answer) -> Compared:
     return [mine], [theirs], drafted
 
 
+@contextmanager
+def scheduled(decoder: Decoder, **sizes: int) -> Iterator[Decoder]:
+    """The decoder under another schedule for the body."""
+    assert isinstance(decoder, Schedulable)
+    guarded("schedule", lambda: decoder.schedule(**sizes))
+    try:
+        yield decoder
+    finally:
+        guarded("schedule", lambda: decoder.schedule(lag=0, draft=decoder.claims.limits.max_draft))
+
+
+def elsewhere(lab: Lab) -> Iterator[tuple[str, AbstractContextManager[Decoder]]]:
+    """Decoders under which the seed contract promises the same: another commit lag, where there is one, and where it
+    promises that, too, other draft lengths, drafting switched off by load, and speculation off."""
+    decoder, always = lab.decoder, lab.claims.seed is SeedContract.ALWAYS and lab.longest > 0
+    if isinstance(decoder, Schedulable):
+        if takes(decoder, lag=1):
+            yield "with a commit lag", scheduled(decoder, lag=1)
+        if always:
+            yield "with drafts of one token", scheduled(decoder, draft=1)
+            yield "with drafting switched off", scheduled(decoder, draft=0)
+    if always:
+        with suppress(NotOffered, Unsupported):
+            yield "with speculation off", nullcontext(lab.plain)
+
+
 @clause("RNG-2")
-def test_the_same_seed_gives_the_same_output_among_any_neighbours(lab: Lab) -> Evidence:
+def test_the_same_seed_gives_the_same_output_whatever_else_is_done(lab: Lab) -> Evidence:
     if lab.claims.seed is SeedContract.NONE:
         raise NotOffered("the decoder claims no seed contract")
     lab.require_fields("seed")
@@ -103,9 +141,14 @@ def test_the_same_seed_gives_the_same_output_among_any_neighbours(lab: Lab) -> E
     wanted = [replace(first, seed=0), *others]  # zero is a seed like any other
     alone = [serve(lab.decoder, [request])[0] for request in wanted]
     cases, drafted, open_ = list[Case](), 0, 0
-    again = ("once more", wanted[:1])
-    for what, requests in (("among neighbours", wanted), ("in reverse order", wanted[::-1]), again):
-        found = {answer.request: answer for answer in serve(lab.decoder, requests)}
+    served = [
+        (what, requests, nullcontext(lab.decoder))
+        for what, requests in (("among neighbours", wanted), ("in reverse order", wanted[::-1]))
+    ]
+    served += [(what, wanted, decoder) for what, decoder in elsewhere(lab)]
+    for what, requests, made in (*served, ("once more", wanted[:1], nullcontext(lab.decoder))):
+        with made as decoder:
+            found = {answer.request: answer for answer in serve(decoder, requests)}
         for answer in alone[: len(requests)]:
             expected, actual, rounds = compared(lab, answer, found[answer.request])
             drafted += rounds if what != "once more" else 0
