@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from math import log10, sqrt
+from math import log, log10, sqrt
 from typing import Any
 
 from markupsafe import Markup
 
+from .kinds.counts import enough
 from .plot import Plot, decades, linear, named
 
 Line = dict[str, Any]
@@ -113,17 +114,19 @@ def trajectory(line: Line) -> Chart | None:
     if not cases:
         return None
     paths = [[(float(x), float(y)) for x, y in case["trajectory"]] for case in cases]
-    limit = max((-log10(float(case["alpha"])) for case in cases if case.get("alpha")), default=None)
+    limit = enough(min(float(case["alpha"]) for case in cases)) / log(10)
     heights = [y for path in paths for _, y in path]
     title = f"{line['clause']}: evidence against the claimed law"
     across = linear("samples", 0, max(x for path in paths for x, _ in path), 4)
-    top = max([*heights, 1.0 if limit is None else limit])
+    top = max(*heights, limit)
     plot = Plot(title, across, linear("e-value, log10", min(*heights, 0.0), top))
-    if limit is not None:
-        plot.rule(limit, "rejected above")
+    plot.rule(limit, "enough to reject")
     for number, path in enumerate(paths):
         plot.line(path, number, str(cases[number].get("label", "")))
-    caption = "The e-value is a fair bet against the claim: under the claim it is unlikely to grow, whenever one stops."
+    caption = (
+        "Each request by itself; their mean decides. An e-value is what a fair bet against the claim has won: if the "
+        "claim is true, it is unlikely to grow, whenever one stops."
+    )
     return Chart(f"trajectory-{line['clause']}", title, plot.markup(), caption, labels(cases))
 
 

@@ -15,12 +15,14 @@ from typing import Any
 
 from specqual.contract import Request, Taped, Unsupported
 
+from . import statistics
 from .clauses import CLAUSES
 from .drive import NotOffered, serve
 from .generators import prompt
 from .lab import EFFORTS, Lab
 from .rounding import number
 from .sight import ANY
+from .statistics.budget import rate
 from .verdicts import Profile
 
 TABLE = Path(__file__).parent / "costs.json"
@@ -36,6 +38,7 @@ GROWS = {  # the size that a clause's cost goes with, where its profile was not 
     "RES-3": "rejections",
 }
 PROBE, PROBED = 16, 2  # tokens, requests
+REQUESTS, CELLS = 4, 16  # of a black box, whose outputs are counted; cells of a law that are told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,10 @@ def pace(lab: Lab, clock: Callable[[], float] = perf_counter) -> Pace:
 def visible(lab: Lab, name: str, kind: str) -> str:
     """The smallest effect that the clause will be able to see."""
     if kind == "counts":
-        return f"a bias of {lab.effort.wanted:g} (total variation) or more"
+        samples = lab.effort.samples // REQUESTS
+        even = [1 / CELLS] * CELLS, [samples // CELLS] * CELLS
+        bias = statistics.test(*even, rate(name, 1) / 4 / REQUESTS).visible
+        return f"a bias of {bias:.2g} (total variation), less behind single prefixes"
     if kind in ("greedy", "draws", "drafts", "laws") and number(lab.claims.dtype) is not None:
         return f"whatever rounding to {lab.claims.dtype} does not explain"
     return ANY

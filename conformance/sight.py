@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import statistics
-from .kinds import Case
+from .kinds import Case, counts
 
 ANY = "any difference"
 
@@ -41,11 +40,10 @@ def _draws(cases: Sequence[Case]) -> str:
 
 
 def _counts(cases: Sequence[Case]) -> str:
-    tests = [
-        statistics.test(case["p"], case["counts"], float(case["alpha"]) / 4 / len(cases), float(case["slack"]))
-        for case in cases
-    ]
-    return f"a bias of {max(test.visible for test in tests):.2g} (total variation)"
+    said = f"a bias of {max(test.visible for test in counts.joint(cases)):.2g} (total variation)"
+    if not any(case.get("nodes") for case in cases):
+        return said
+    return f"{said}, or of {counts.sighted(cases):.2g} behind the most frequent prefix"
 
 
 def _histories(cases: Sequence[Case]) -> str:

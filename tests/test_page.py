@@ -55,11 +55,11 @@ def test_the_regret_histogram_holds_every_token_once():
 def test_the_growth_of_evidence_is_drawn_with_its_limit():
     case = {"label": HOSTILE, "alpha": 1e-6, "trajectory": [[0, 0.0], [100, 2.5], [200, 7.0]]}
     chart = trajectory({"clause": "LAW-6", "evidence": evidence("bets", case)})
-    assert "polyline" in chart.svg and "rejected above" in chart.svg and "<script" not in chart.svg
+    assert "polyline" in chart.svg and "enough to reject" in chart.svg and "<script" not in chart.svg
     (points,) = re.findall(r'points="([^"]*)"', chart.svg)
     heights = [float(pair.split(",")[1]) for pair in points.split()]
     limit = float(re.search(r'class="limit"[^>]*y1="([\d.]+)"', chart.svg)[1])
-    assert heights[2] < limit < heights[1] < heights[0]  # SVG counts downwards; 7 is beyond the 6 of the limit
+    assert heights[2] < limit < heights[1] < heights[0]  # SVG counts downwards; 7 is beyond the limit of 6.3
     assert trajectory({"clause": "LAW-6", "evidence": evidence("bets")}) is None
 
 

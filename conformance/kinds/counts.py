@@ -38,7 +38,7 @@ def decide(cases: Sequence[Case]) -> Decision:
         where = "; ".join(_told(cases[nodes[i][0]], nodes[i][1]) for i in listed[:3])
         chance = min(1.0, 10 ** -min(300.0, statistics.mean(found) / log(10)))
         return Decision(Verdict.VIOLATED, f"{where}; chance {chance:.2g}, {samples} samples", case=nodes[listed[0]][0])
-    tests = [statistics.test(c["p"], c["counts"], alpha / 4 / len(cases), float(c["slack"])) for c in cases]
+    tests = joint(cases)
     short = [case for case in cases if sum(case["counts"]) < int(case.get("planned", 0))]
     if not short:  # a test at a sample size fixed beforehand, and at no other
         for index, (case, test) in enumerate(zip(cases, tests, strict=True)):
@@ -59,6 +59,12 @@ def decide(cases: Sequence[Case]) -> Decision:
     if bias > max(float(case["wanted"]) for case in cases):
         return Decision(Verdict.INCONCLUSIVE, f"{detail}; the bias is only known to be at most {bias:.3g}")
     return Decision(Verdict.HOLDS, detail, delta=bias)
+
+
+def joint(cases: Sequence[Case]) -> list[statistics.Tested]:
+    """The joint law of each case, tested at its part of the error rate."""
+    alpha = min((float(case["alpha"]) for case in cases), default=1.0)
+    return [statistics.test(c["p"], c["counts"], alpha / 4 / len(cases), float(c["slack"])) for c in cases]
 
 
 def sighted(cases: Sequence[Case]) -> float:
