@@ -8,7 +8,7 @@ from specqual.conformance.verdicts import Verdict
 
 from .levels import Level
 from .mutant import Control, Mutant
-from .plan import Wanted, passed
+from .plan import Wanted, passed, said_by
 from .trial import FINISHED, OUT_OF_TIME, PASSED, Outcome, Role, Said
 
 
@@ -18,6 +18,7 @@ class Fate(StrEnum):
     KILLED = "killed"
     SURVIVED = "survived"
     UNCLEAN = "unclean"  # the sound decoder does not pass the same clause, so that a violation says nothing
+    PENDING = "sound decoder not run"
     ERROR = "error"
     CRASH = "crash"
     TIME_OUT = "time-out"
@@ -51,7 +52,8 @@ def cell(mutant: Mutant, outcome: Outcome | None, clean: Iterable[Outcome], leve
                 continue
             if said.clause in passed(clean, mutant.base, pairs[said.pair]):
                 return _cell(Fate.KILLED, said, spent)
-            unclean = unclean or _cell(Fate.UNCLEAN, said, spent)
+            asked = said.clause in said_by(clean, Role.CLEAN, mutant.base, pairs[said.pair])
+            unclean = unclean or _cell(Fate.UNCLEAN if asked else Fate.PENDING, said, spent)
     if unclean is not None:
         return unclean
     if outcome.ended == OUT_OF_TIME:

@@ -46,7 +46,7 @@ def tried(*found: Said, ended: str = FINISHED) -> Outcome:
     [
         (Fate.KILLED, tried(said("VIOLATED")), sound("EXACT")),
         (Fate.UNCLEAN, tried(said("VIOLATED")), sound("VIOLATED")),
-        (Fate.UNCLEAN, tried(said("VIOLATED")), sound("EXACT", "GE-4")),
+        (Fate.PENDING, tried(said("VIOLATED")), sound("EXACT", "GE-4")),
         (Fate.SURVIVED, tried(said("VIOLATED", proof="")), sound("EXACT")),
         (Fate.SURVIVED, tried(said("VIOLATED", "GE-2")), sound("EXACT", "GE-2")),
         (Fate.SURVIVED, tried(said("INCONCLUSIVE")), sound("EXACT")),
