@@ -145,3 +145,24 @@ def test_oscillation_captures_nothing_anew(lab: Lab) -> Evidence:
         behind = captures(decoder)
     what = "graphs captured behind the same waves once more"
     return Evidence("values", [{"what": what, "expected": before, "actual": behind}], [Guard("captures", before)])
+
+
+def drawn(lab: Lab, number: int) -> Scene:
+    """Waves by chance; every second scene leaves draft lengths alone, so that whole rounds can be compared."""
+    chance, count = lab.random(f"GRF-7/{number}"), min(6, most(lab))
+    lengths, budgets = (
+        [chance.choice(sizes) for _ in range(count)] for sizes in ((1, 3, 15, 17, 33), (1, 2, 7, 16, 21))
+    )
+    steps = [bucket(chance.choice((SMALL, LARGE)))]
+    for _ in range(6):
+        steps += submits(*chance.sample(range(count), chance.randint(1, count // 2)))
+        steps += [Step("draft", amount=chance.randint(0, lab.longest))] * (number % 2 and chance.random() < 0.7)
+        steps += [bucket(chance.choice((1, SMALL, LARGE)))] * (chance.random() < 0.4)
+        steps += [STEP] * chance.randint(1, 3)
+    return tuple(steps), cast(lab, f"GRF-7/{number}", lengths, budgets)
+
+
+@clause("GRF-7")
+def test_any_waves_say_the_same(lab: Lab) -> Evidence:
+    count = 12 if lab.thorough else 2
+    return evidence_of(lab, [drawn(lab, number) for number in range(count)], [])

@@ -259,7 +259,7 @@ def test_attention_is_exact_on_the_dflash_geometry(lab: Lab) -> Evidence:
     bench, cases, apart = replace(Bench.of(lab, "NUM-8"), dtype=torch.bfloat16), list[Case](), dict[str, float]()
     if not bench.kernels.attention:
         raise NotOffered("the decoder has no attention kernel of its own")
-    for context, causal in ((500, False), (2048 + 77, False), (300, True)):
+    for context, causal in ((0, False), (500, False), (2048 + 77, False), (300, True)):
         spans = [bench.block(GEOMETRY, length) for length in (context, context // 3)[: 1 + lab.thorough]]
         window = None if causal else GEOMETRY[-1]
         exact = [attended(span, torch.float64, window=window, causal=causal) for span in spans]

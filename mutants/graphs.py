@@ -122,4 +122,5 @@ PLANTED = planted_in(
     ("GRF-4", DFLASH2, (m25b,)),
     ("GRF-5", DFLASH2, (m25e,)),
     ("GRF-6", DFLASH2, (m25g,)),
+    ("GRF-7", DFLASH2, (m25b, m25c)),
 )

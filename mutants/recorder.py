@@ -182,5 +182,5 @@ def n9() -> Recorder:
     return Recorder()
 
 
-CLAUSES = tuple(f"GRF-{number}" for number in range(1, 7))
+CLAUSES = tuple(f"GRF-{number}" for number in range(1, 8))
 CONTROLS = tuple(Control(n9, pair, CLAUSES) for pair in (DFLASH2, WINDOW2, HYBRID2))

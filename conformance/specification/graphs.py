@@ -53,4 +53,12 @@ ROWS: tuple[Row, ...] = (
         "the decoder's own count of graph_captures before the same waves come again, and behind them",
         "K25; a public report of half a second for each capture",
     ),
+    (
+        "GRF-7",
+        MUST,
+        "The same for any waves of requests, buckets and draft lengths.",
+        "",
+        f"{ALONE}; waves by chance, the failing one shrunk",
+        "K25 K14",
+    ),
 )
