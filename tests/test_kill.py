@@ -150,6 +150,7 @@ def test_a_run_is_continued_from_its_record_and_another_one_is_refused(tmp_path:
     tally = kill(wanted, again, 1, lambda trial, outcome: told.append(trial.name))
     assert told == ["M01a"] and tally.killed == 1
     assert load(tmp_path)[1] == again.outcomes
+    assert again.outcomes[-1].ended == FINISHED
     with pytest.raises(BadRecord, match="--report: .* another seed"):
         Record.open(replace(wanted, seed=1), tmp_path)
 
@@ -233,5 +234,6 @@ def test_the_symptom_index_names_the_kinds_whose_pattern_is_nearest() -> None:
     assert "nearest pattern, 67% the same" in line(GE_1="VIOLATED", GE_2="VIOLATED", LAW_2="VIOLATED")
     assert line(GE_1="EXACT", GE_2="EXACT") is None
     assert line(RNG_1="VIOLATED") is None
+    assert "2 of 3 mutants with this pattern" in line(GE_1="VIOLATED", LAW_2="EXACT")  # GE-2 was not decided here
     shown = "\n".join(symptoms.page(index))
     assert "| GE-1 GE-2 | K01 verification indexing (2 of 3); K05 bonus token (1 of 3) | M01a: " in shown
