@@ -213,12 +213,7 @@ def test_the_law_of_sampled_tokens_is_the_targets_behind_telling_prompts(lab: La
     asked = [replace(request, max_tokens=budget) for request in found for budget in (3, 4)]
     watched = [Watched.of(judge, request, nats, lab.effort.samples // len(asked)) for request in asked]
     seen = gather(decoder, watched, chance, alpha)
-    cases = [
-        one.case(
-            f"{one.request.max_tokens} tokens behind {list(one.request.prompt)} on {name}", alpha, lab.effort.wanted
-        )
-        for one in watched
-    ]
+    cases = [one.case(name, alpha, lab.effort.wanted) for one in watched]
     traced = isinstance(decoder, Traced) and decoder.claims.limits.max_draft and lab.drafts
     guards = [Guard("acceptances", seen.accepted), Guard("rejections", seen.rejected)] if traced else []
     return Evidence("counts", cases, guards, {"sampling": str(found[0].sampling)})
