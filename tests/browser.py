@@ -15,7 +15,7 @@ import pytest
 from specqual.contract import Setup
 from specqual.mutants.pairs import Pair
 from specqual.mutants.planting import BlackBox
-from specqual.mutants.state import m13a
+from specqual.mutants.verification import m01b
 
 from .qualification import CONFORMANCE, options
 
@@ -27,7 +27,7 @@ QUIET = (
     "--disable-domain-reliability --proxy-server=127.0.0.1:9"
 ).split()  # the proxy answers nothing: whatever asks for the network fails, and stands in the log
 OWN = ("google.com", "googleapis.com", "gvt1.com")  # what the browser asks for by itself, on an empty page as well
-PAIR = Pair("nano/hybrid", "nano/hybrid-dflash2")
+PAIR = Pair("nano/dense", "nano/dense-dflash2")
 FAULTY = "tests.browser:untaped"
 CLAUSES = "LIVE-1 LIVE-3 GE-1 GE-5 LAW-2 LAW-6 RWD-1 ERR-1".split()
 PHOTOS = Path(__file__).resolve().parent.parent / "report" / "browser"
@@ -37,7 +37,7 @@ SHOWN = ("trajectory-LAW-6", "acceptance-position", "acceptance-length", "regret
 
 def untaped(setup: Setup) -> BlackBox:
     """A decoder with one planted fault, and all to be seen of it but its random numbers, so that statistics decide."""
-    inner = m13a(setup)
+    inner = m01b(setup)
     box = BlackBox(inner)
     for name in "rounds script score inspect resources preempt resume schedule".split():
         setattr(box, name, getattr(inner, name))
