@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from .kinds import Case, changes, counts, drafts, draws, greedy, histories, laws, ledger, streams, values
+from .kinds import Case, acceptance, changes, counts, drafts, draws, greedy, histories, laws, ledger, streams, values
 from .verdicts import Decision, Verdict
 
 
@@ -55,6 +55,7 @@ KINDS: dict[str, Callable[[Sequence[Case]], Decision]] = {
     "streams": streams.decide,
     "changes": changes.decide,
     "histories": histories.decide,
+    "acceptance": acceptance.decide,
     "occurrences": _occurrences,
 }
 

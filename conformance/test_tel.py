@@ -3,17 +3,30 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from random import Random
 
+from specqual.conformance.acceptance import judged
 from specqual.conformance.campaign import takes
 from specqual.conformance.chapter import clause
+from specqual.conformance.draws import slack_of
 from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import greedy_requests
 from specqual.conformance.lab import Lab, scripted
-from specqual.conformance.scripts import Pattern, continuation, greedy_patterns
+from specqual.conformance.scripts import Pattern, continuation, greedy_patterns, sampled
 from specqual.conformance.telemetry import cancelling, charged, counted, joined, moved, roles, rounds_of, told
 from specqual.conformance.ties import tie_of
-from specqual.contract import FinishReason, Request, Sampling, Schedulable, Scripted, SeedContract, Traced
+from specqual.contract import (
+    FinishReason,
+    Request,
+    Rule,
+    Sampling,
+    Schedulable,
+    Script,
+    Scripted,
+    SeedContract,
+    Traced,
+)
 
 
 @contextmanager
@@ -176,3 +189,55 @@ def test_counters_move_by_what_was_done(lab: Lab) -> Evidence:
     traced = isinstance(lab.decoder, Traced) and isinstance(lab.decoder, Scripted) and longest > 1
     guards = [Guard("drafts behind the end", ended), Guard("rounds of fewer drafts", short)] if traced else []
     return Evidence("values", cases, [*guards, Guard("cancelled", cancelled)], seam(lab, "a trace", "scripted drafts"))
+
+
+@clause("TEL-5")
+def test_measured_acceptance_is_the_closed_form(lab: Lab) -> Evidence:
+    rule = lab.sampled_rule
+    if rule not in (Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH):
+        raise NotOffered(f"rule {rule}: what one draft's chance is does not follow from p and q alone")
+    seeds = lab.random("TEL-5")
+    wanted = [
+        replace(request, sampling=Sampling(temperature=1.0), seed=seeds.randrange(2**32))
+        for request in greedy_requests(lab, "TEL-5", 3 * lab.effort.prompts, lab.effort.tokens)
+    ]
+    served = [("the configured drafter", serve(lab.decoder, wanted))] if lab.drafts else []
+    if isinstance(lab.decoder, Scripted) and lab.longest:
+        for shape in ("far", "certain"):
+            answers = list[Answer]()
+            for request in (replace(request, max_tokens=lab.effort.span) for request in wanted[: lab.effort.prompts]):
+                with scripted(lab.decoder, drawing(lab, request, shape, seeds)):
+                    answers += serve(lab.decoder, [request])
+            served.append((f"scripted drafts {shape}", tuple(answers)))
+    every, notes = list[tuple[int, bool, float]](), dict[str, object]()
+    for what, replies in served:
+        found = list[tuple[int, bool, float]]()
+        for answer in replies:
+            lab.judge.forward((*answer.request.prompt, *answer.output))  # one pass serves every draft
+            found += judged(rule, lab.judge.law, answer)
+        notes[f"acceptance per slot, {what}: measured, closed form"] = by_slot(found)
+        every += found
+    case: Case = {
+        "what": f"{rule}, {' and '.join(what for what, _ in served)}",
+        "accepted": [int(hit) for _, hit, _ in every],
+        "chance": [chance for _, _, chance in every],
+        "planned": sum(answer.request.max_tokens for _, replies in served for answer in replies),
+        "alpha": lab.budget.take("TEL-5"),
+        "slack": slack_of(lab),
+        "wanted": lab.effort.wanted,
+    }
+    hits = [hit for _, hit, _ in every]
+    guards = [Guard("acceptances", hits.count(True)), Guard("rejections", hits.count(False))]
+    return Evidence("acceptance", [case], guards, {**notes, **seam(lab, "a trace", "scripted drafts")})
+
+
+def drawing(lab: Lab, request: Request, shape: str, seeds: Random) -> Script:
+    """A drafter in a known relation to the target's law of this request."""
+    return sampled(lambda ids: lab.judge.law(request, ids[len(request.prompt) :]), shape, seeds)
+
+
+def by_slot(found: Sequence[tuple[int, bool, float]]) -> list[list[float]]:
+    """Measured mean and closed form of every slot of a round."""
+    slots = sorted({slot for slot, _, _ in found})
+    rows = [[(hit, chance) for at, hit, chance in found if at == slot] for slot in slots]
+    return [[round(sum(column) / len(row), 4) for column in zip(*row, strict=True)] for row in rows]

@@ -7,8 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from specqual.contract import CompactLaw, Event, Finished, Proposal, Round, TokenLogprobs, Tokens
-from specqual.decoder import engine, transaction
+from specqual.contract import (
+    CompactLaw,
+    Decoder,
+    Event,
+    Finished,
+    Proposal,
+    Round,
+    Setup,
+    TokenLogprobs,
+    Tokens,
+)
+from specqual.decoder import engine, make, transaction
 from specqual.decoder.counts import Counts
 from specqual.decoder.engine import Engine
 from specqual.decoder.row import Row
@@ -17,7 +27,7 @@ from specqual.decoder.transaction import Terms
 
 from .mutant import planted_in
 from .pairs import DFLASH2, HYBRID2, Pair
-from .planting import Place
+from .planting import BlackBox, Place, planted
 from .rows import remembering, swap
 
 sound_transact, sound_judged, sound_finish = transaction.transact, transaction.judged, Engine._finish
@@ -150,12 +160,35 @@ def m27c(self: Engine, request_id: int) -> None:
     sound_cancel(self, request_id)
 
 
+def reluctant(row: Row, proposal: Proposal, logits: Logits, terms: Terms, policy: Mapping[str, int]) -> Tokens:
+    """But before every third position all drafts count as rejected at once, and the target draws alone."""
+    if row.request.sampling.greedy or len(row.tokens) % 3 == 0:
+        return sound_transact(row, proposal, logits, terms, policy)
+    found = sound_transact(row, Proposal.certain(()), logits, terms, policy)
+    row.rounds[-1] = replace(row.rounds[-1], proposals=proposal.tokens, q=proposal.q)
+    return found
+
+
+class Told(BlackBox):
+    """A decoder of which nothing but its rounds can be seen."""
+
+    def rounds(self, request_id: int) -> tuple[Round, ...]:
+        return self._inner.rounds(request_id)  # type: ignore[attr-defined,no-any-return]
+
+
+def m30j(setup: Setup) -> Decoder:
+    """Two of three proposals are thrown away unseen and reported as rejected. The output has its law, and nothing but
+    acceptance shows it where no tape can be passed in."""
+    return Told(planted(setup, {(engine, "transact"): reluctant}, make))
+
+
 PLANTED = planted_in(
     "specqual.decoder:make",
     ("TEL-1", DFLASH2, (m30c, m30f)),
     ("TEL-2", DFLASH2, (m30e, m30e1)),
     ("TEL-2", HYBRID2, (m30e,)),
     ("TEL-3", DFLASH2, (m30d, m30d1, m30d2, m30i)),
+    ("TEL-5", DFLASH2, (m30j,)),
     ("TEL-4", DFLASH2, (m30a, m30b, m30h, m27c)),
     ("TEL-4", Pair("table/peaked", options=(("ngram", "2"),)), (m30g,)),
 )
