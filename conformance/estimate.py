@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -27,15 +28,19 @@ from .verdicts import Profile
 
 TABLE = Path(__file__).parent / "costs.json"
 PLAYED = frozenset({"RWD-1", "REC-2", "ISO-1", "SCH-1", "CXL-1", "RES-1"})  # they share the histories; one pays
-GROWS = {  # the size that a clause's cost goes with, where its profile was not recorded
-    "RWD": "histories",
-    "LAW-6": "samples",
-    "LAW-7": "samples",
-    "CKP": "changes",
-    "GE-6": "examples",
-    "LAW-1": "examples",
-    "REC-3": "rejections",
-    "RES-3": "rejections",
+GROWS = {  # the sizes that a clause's cost goes with, where its profile was not recorded; others go with the tokens
+    "GE-1": ("prompts", "tokens"),
+    "GE-2": ("prompts", "tokens"),
+    "GE-5": ("prompts",),
+    "GE-6": ("examples", "span"),
+    "GE-7": ("prompts", "tokens"),
+    "LAW-1": ("examples", "span"),
+    "LAW-6": ("samples",),
+    "RWD-1": ("histories",),
+    "REC-3": ("rejections",),
+    "RES-3": ("rejections",),
+    "CKP": ("changes",),
+    "DRF": ("prompts",),
 }
 PROBE, PROBED = 16, 2  # tokens, requests
 REQUESTS, CELLS = 4, 16  # of a black box, whose outputs are counted; cells of a law that are told apart
@@ -69,7 +74,7 @@ def costs() -> dict[str, Any]:
 def estimate(lab: Lab, clauses: Iterable[str]) -> list[Row]:
     """A row for each clause whose protocols are offered; DecoderError if the probe breaks the decoder."""
     wanted = [name for name in CLAUSES if name in set(clauses) and offered(lab, name)]
-    profile, growth = recorded(lab.run.profile)
+    profile = recorded(lab.run.profile)
     table = costs()["profiles"][profile]
     now, then = pace(lab), Pace(**table["pace"])
     payer = next((name for name in wanted if name in PLAYED), None)
@@ -84,7 +89,7 @@ def estimate(lab: Lab, clauses: Iterable[str]) -> list[Row]:
             rows.append(Row(name, 0, 0.0, "nothing: decided exactly by others, which read the tape"))
             continue
         seconds = cost["decoder"] * now.decoder / then.decoder + cost["beside"] * now.judge / then.judge
-        factor = growth.get(GROWS.get(paid, GROWS.get(paid.split("-")[0], "prompts")), 1.0)
+        factor = growth(paid, profile, lab.run.profile)
         rows.append(Row(name, round(cost["tokens"] * factor), seconds * factor, visible(lab, name, cost["kind"])))
     return rows
 
@@ -97,15 +102,15 @@ def offered(lab: Lab, name: str) -> bool:
     return True
 
 
-def recorded(profile: Profile) -> tuple[Profile, dict[str, float]]:
-    """The profile whose costs are known that comes nearest, and how much larger each size of this one is."""
-    near = next(name for name in (profile, Profile.CORE, Profile.QUICK) if name in costs()["profiles"])
-    if near == profile:
-        return near, {}
-    here, there = EFFORTS[profile], EFFORTS[near]
-    sizes = ("prompts", "examples", "changes", "samples", "histories", "rejections")
-    growth = {name: getattr(here, name) / getattr(there, name) for name in sizes}
-    return near, growth | {"prompts": growth["prompts"] * here.tokens / there.tokens}
+def recorded(profile: Profile) -> Profile:
+    """The profile whose costs are known that comes nearest."""
+    return next(name for name in (profile, Profile.CORE, Profile.QUICK) if name in costs()["profiles"])
+
+
+def growth(clause: str, known: Profile, wanted: Profile) -> float:
+    """How much more a clause costs under one profile than under another, by the sizes that it goes with."""
+    sizes = GROWS.get(clause, GROWS.get(clause.split("-")[0], ("tokens",)))
+    return prod(getattr(EFFORTS[wanted], size) / getattr(EFFORTS[known], size) for size in sizes)
 
 
 def pace(lab: Lab, clock: Callable[[], float] = perf_counter) -> Pace:

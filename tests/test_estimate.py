@@ -4,7 +4,7 @@ import pytest
 
 from specqual import fixtures
 from specqual.conformance.clauses import CLAUSES
-from specqual.conformance.estimate import PLAYED, Pace, costs, estimate, pace, recorded, table
+from specqual.conformance.estimate import PLAYED, Pace, costs, estimate, growth, pace, recorded, table
 from specqual.conformance.lab import EFFORTS, Lab, Run
 from specqual.conformance.resolve import resolve
 from specqual.conformance.verdicts import Profile
@@ -59,10 +59,14 @@ def test_shared_histories_are_paid_once_whichever_is_asked_first(lab, monkeypatc
 
 
 def test_a_profile_that_was_not_recorded_grows_with_its_sizes():
-    near, growth = recorded(Profile.CERTIFY)
-    assert near in costs()["profiles"]
-    assert growth["histories"] == EFFORTS[Profile.CERTIFY].histories / EFFORTS[near].histories > 1
-    assert recorded(Profile.QUICK) == (Profile.QUICK, {})
+    near = recorded(Profile.CERTIFY)
+    assert near in costs()["profiles"] and recorded(Profile.QUICK) is Profile.QUICK
+    histories, tokens = (
+        getattr(EFFORTS[Profile.CERTIFY], size) / getattr(EFFORTS[near], size) for size in ("histories", "tokens")
+    )
+    assert growth("RWD-1", near, Profile.CERTIFY) == histories > 1
+    assert growth("SMP-1", near, Profile.CERTIFY) == tokens
+    assert growth("GE-1", Profile.QUICK, Profile.QUICK) == 1
 
 
 def test_the_probe_measures_both_paces(lab):
