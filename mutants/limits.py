@@ -108,7 +108,7 @@ def m29i() -> dict[Place, object]:
 
 
 PLANTED = planted_in(
-    "specqual.decoder:make",
+    "optimised",
     ("LIM-1", DFLASH2, (m29f, m29h)),
     ("LIM-2", FLAT, (m29b, m29e)),
     ("LIM-2", DFLASH2, (m29f, m29g)),

@@ -95,7 +95,7 @@ def m27e() -> dict[Place, object]:
 
 
 PLANTED = planted_in(
-    "specqual.decoder:make",
+    "optimised",
     ("CXL-2", DFLASH2, (m27a,)),
     ("SCH-2", DFLASH2, (m27b,)),
     ("FIN-4", DFLASH2, (m27d,)),

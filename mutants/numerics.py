@@ -57,4 +57,4 @@ def early_taps(setup: Setup) -> Engine:
     return planted(setup, {(build_module, "load_target"): load}, make)
 
 
-PLANTED = planted_in("specqual.decoder:make", ("GE-1", DFLASH2, (m31c,)), ("GE-7", DFLASH2, (m31c,)))
+PLANTED = planted_in("optimised", ("GE-1", DFLASH2, (m31c,)), ("GE-7", DFLASH2, (m31c,)))

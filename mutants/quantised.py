@@ -84,7 +84,7 @@ def m23o(kind: Format, part: Any, dtype: torch.dtype) -> Tensor:
 
 
 PLANTED = planted_in(
-    "specqual.decoder:make",
+    "optimised",
     ("NUM-3", DFLASH2, (m23f,)),
     ("NUM-2", DFLASH2, (m23g, m23l, m23m, m23n)),
     ("NUM-1", HYBRID2, (m23l, m23m, m23n)),

@@ -101,7 +101,7 @@ def m31i() -> dict[Place, object]:
 
 
 PLANTED = planted_in(
-    "specqual.decoder:make",
+    "optimised",
     ("REC-1", HYBRID16, (m31a,)),
     ("NUM-4", DFLASH2, (m31e,)),
     ("NUM-5", DFLASH2, (m31f,)),

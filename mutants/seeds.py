@@ -87,7 +87,7 @@ def m07f() -> dict[Place, object]:
 
 
 PLANTED = planted_in(
-    "specqual.decoder:make",
+    "optimised",
     ("RNG-2", MATCHED, (m07a, m07d)),
     ("RNG-2", DFLASH2, (m07e, m07f)),
     ("RNG-3", DFLASH2, (m07b,)),

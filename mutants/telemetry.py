@@ -183,7 +183,7 @@ def m30j(setup: Setup) -> Decoder:
 
 
 PLANTED = planted_in(
-    "specqual.decoder:make",
+    "optimised",
     ("TEL-1", DFLASH2, (m30c, m30f)),
     ("TEL-2", DFLASH2, (m30e, m30e1)),
     ("TEL-2", HYBRID2, (m30e,)),
