@@ -23,7 +23,7 @@ class Lent(Lab):
 
     @classmethod
     def of(cls, decoder: Decoder, run: Run) -> "Lent":
-        return cls(run, {(): decoder})
+        return cls(run, _made={(): decoder})
 
     def renew(self) -> None:
         """Nothing to close, and nothing that could take the decoder's place."""
