@@ -68,7 +68,7 @@ ROWS: tuple[Row, ...] = (
         "The same seed gives the same output, alone or among neighbours, early or late, with another commit lag; where "
         "that is claimed, whatever the draft lengths, too.",
         "",
-        "token equality of repeated sampled requests, as far as the seed contract claims; drafts of one token, drafting "
+        "token equality of repeated sampled requests, as far as the seed contract claims; drafts of one token, drafts "
         "switched off and speculation off under a contract that speaks of them",
         "K03 K07",
     ),
