@@ -7,7 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from .kinds import Case, acceptance, changes, counts, drafts, draws, greedy, histories, laws, ledger, streams, values
+from .kinds import (
+    Case,
+    acceptance,
+    changes,
+    counts,
+    drafts,
+    draws,
+    greedy,
+    histories,
+    laws,
+    leans,
+    ledger,
+    streams,
+    values,
+)
 from .verdicts import Decision, Verdict
 
 
@@ -51,6 +65,7 @@ KINDS: dict[str, Callable[[Sequence[Case]], Decision]] = {
     "drafts": drafts.decide,
     "laws": laws.decide,
     "counts": counts.decide,
+    "leans": leans.decide,
     "ledger": ledger.decide,
     "streams": streams.decide,
     "changes": changes.decide,

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from itertools import product
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from specqual import fixtures, reference
-from specqual.conformance.blackbox import Watched, gather
+from specqual.conformance.blackbox import BATCH, Watched, gather
 from specqual.conformance.chapter import clause
 from specqual.conformance.contexts import drafter_of, telling
 from specqual.conformance.draws import PARAMETERS, case_of, counted, slack_of
@@ -19,7 +20,9 @@ from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import prompt, smallest
 from specqual.conformance.joint import DRAFTERS, LAWS, path_law, table_law
 from specqual.conformance.judge import Judge
+from specqual.conformance.kinds import leans
 from specqual.conformance.lab import Lab, scripted, taped
+from specqual.conformance.longlaw import Leans, case, listen
 from specqual.conformance.rounding import number
 from specqual.conformance.scripts import SHAPES, sampled
 from specqual.conformance.tapes import Edges
@@ -33,6 +36,7 @@ from specqual.contract import (
     ScriptContext,
     Taped,
     Traced,
+    Unsupported,
 )
 from specqual.reference.law import law, stream_law, target_law
 from specqual.reference.rng import Counter
@@ -217,3 +221,30 @@ def test_the_law_of_sampled_tokens_is_the_targets_behind_telling_prompts(lab: La
     traced = isinstance(decoder, Traced) and decoder.claims.limits.max_draft and lab.drafts
     guards = [Guard("acceptances", seen.accepted), Guard("rejections", seen.rejected)] if traced else []
     return Evidence("counts", cases, guards, {"sampling": str(found[0].sampling)})
+
+
+@clause("LAW-7")
+def test_long_sampled_outputs_lean_no_way_that_the_engine_does_not_lean_without_speculation(lab: Lab) -> Evidence:
+    lab.sampled_rule  # noqa: B018 - raises where no law is claimed
+    if isinstance(lab.decoder, Taped) and lab.run.profile is not Profile.CERTIFY:
+        raise NotOffered("decided exactly by LAW-2 to LAW-4; statistics are for decoders without a tape")
+    try:
+        plain = lab.plain if lab.longest else None
+    except (NotOffered, Unsupported):
+        plain = None
+    alpha, chance, judge = lab.budget.take("LAW-7"), lab.random("LAW-7"), lab.judge
+    draft, nats = drafter_of(judge, lab.run.setup.draft), lab.envelope()
+    base = Request(prompt=(0,), max_tokens=lab.effort.tokens, sampling=Sampling(temperature=1.0))
+    if lab.honours("ignore_eos"):
+        base = replace(base, ignore_eos=True)
+    requests = [replace(base, prompt=prompt(lab, chance, 4 + i % 13)) for i in range(lab.effort.long)]
+    rows = min(BATCH, *(decoder.claims.limits.max_batch for decoder in (lab.decoder, plain or lab.decoder)))
+    off = Leans(judge, draft, nats, lab.run.seed)
+    if plain is not None:
+        listen(plain, off, requests, rows, chance, inf)
+    known = {lean: leans.reach(arm.plain, alpha, len(off.arms)) for lean, arm in off.arms.items()}
+    on = Leans(judge, draft, nats, lab.run.seed + 1, known)
+    trajectory = listen(lab.decoder, on, requests, rows, chance, leans.enough(alpha))
+    told = {"trajectory": trajectory, "rows": rows, "tokens": lab.effort.tokens}
+    cases = [case(lean, arm, off.arms.get(lean), alpha, lab.effort.wanted / 10, told) for lean, arm in on.arms.items()]
+    return Evidence("leans", cases)

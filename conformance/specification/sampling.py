@@ -55,6 +55,16 @@ ROWS: tuple[Row, ...] = (
         "K02 K03 K04 K05",
     ),
     (
+        "LAW-7",
+        MUST,
+        "Long sampled outputs on the run's own target lean no way that the engine does not lean without speculation.",
+        "",
+        "bets token by token, each under its own prefix: unlikely tokens, high ids, the likeliest token, the draft; "
+        "anytime-valid intervals against an envelope, the upper bound of the arm without speculation at the same batch "
+        "size; for decoders without a tape",
+        "K02 K04 K05 beyond the first rounds",
+    ),
+    (
         "RNG-1",
         MUST,
         "No random number decides twice, and every decision has its own: draft, accept, residual, bonus.",

@@ -1,11 +1,24 @@
 """Tests and running evidence against a known law, for decoders that offer nothing but their tokens.
 
 `fixed` judges counts at a sample size fixed beforehand; `tally` judges them against a law known up to a tolerance,
-under early stop too; `eprocess` gathers evidence that is stored and resumed; `pit` turns tokens under changing laws into
-cells of one law; `multiple` says which of many tests reject, `budget` at which error rates a run may test at all.
+under early stop too; `eprocess` gathers evidence that is stored and resumed; `pit` turns tokens under changing laws
+into cells of one law; `multiple` says which of many tests reject, `budget` at which error rates a run may test at all.
 """
 
-from .eprocess import Bets, Mixture, State, from_json, interval, mean, product, rejects, to_json, update
+from .eprocess import (
+    Bets,
+    Mixture,
+    State,
+    from_dict,
+    from_json,
+    interval,
+    mean,
+    product,
+    rejects,
+    to_dict,
+    to_json,
+    update,
+)
 from .fixed import (
     MOST_SAMPLES,
     Fit,
@@ -35,6 +48,7 @@ __all__ = [
     "divergence",
     "e_bh",
     "expected",
+    "from_dict",
     "from_json",
     "g_test",
     "holm",
@@ -52,6 +66,7 @@ __all__ = [
     "rejects",
     "sample_size",
     "test",
+    "to_dict",
     "to_json",
     "transform",
     "update",

@@ -172,12 +172,22 @@ def mean(log_es: Sequence[float]) -> float:
 
 def to_json(state: State) -> str:
     """The state as strict JSON, to the last bit; infinities become the strings "inf" and "-inf"."""
-    return json.dumps({"state": type(state).__name__} | {key: _written(value) for key, value in asdict(state).items()})
+    return json.dumps(to_dict(state))
+
+
+def to_dict(state: State) -> dict[str, Any]:
+    """The state in JSON's own types, with infinities as text."""
+    return {"state": type(state).__name__} | {key: _written(value) for key, value in asdict(state).items()}
 
 
 def from_json(text: str) -> State:
     """The state that `to_json` wrote; ValueError names the field that is missing, unknown or malformed."""
-    values = json.loads(text)
+    return from_dict(json.loads(text))
+
+
+def from_dict(given: Any) -> State:
+    """The state that `to_dict` gave; ValueError as `from_json`."""
+    values = dict(given) if isinstance(given, dict) else given
     _require(isinstance(values, dict) and values.get("state") in KINDS, "state", f"must be one of {', '.join(KINDS)}")
     kind = KINDS[values.pop("state")]
     for name in sorted(values.keys() ^ {field.name for field in fields(kind)}):
