@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from specqual.contract import Unsupported
+
 from .chapter import RESULT, clause_of, undecided
 from .clauses import CLAUSES, status_of
-from .drive import DecoderError
+from .drive import DecoderError, NotOffered
 from .lab import Lab
 from .options import Asked, BadOption, read_options
 from .report import Report
@@ -25,6 +27,7 @@ class Session:
     worker: bool
     report: Report
     results: list[dict[str, Any]] = field(default_factory=list)
+    foretold: list[str] = field(default_factory=list)  # by --estimate
     foreign: bool = False  # a test failed that is none of ours, or one of ours behind its verdict
 
     @classmethod
@@ -86,8 +89,18 @@ class Session:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """With --estimate, tell what the run would be and do not run it."""
-        return True if self.asked.estimate else None
+        """With --estimate, find out what the run would be and do not run it."""
+        if not self.asked.estimate:
+            return None
+        from .estimate import estimate, table
+
+        try:
+            self.foretold = table(estimate(self.lab, self.asked.clauses))
+        except (DecoderError, NotOffered, Unsupported) as error:
+            pytest.exit(f"specqual: no estimate: {error}", returncode=Status.ERROR)
+        finally:
+            self.lab.renew()
+        return True
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
@@ -138,10 +151,8 @@ class Session:
         if self.worker:
             return
         if self.asked.estimate:
-            from .estimate import estimate, table
-
             terminalreporter.section("what this run would be", sep="=")
-            terminalreporter.write_line("\n".join(table(estimate(self.lab, self.asked.clauses))))
+            terminalreporter.write_line("\n".join(self.foretold))
             return
         from .summary import summarise
 

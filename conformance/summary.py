@@ -37,7 +37,7 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
     status = session.status()
     reporter.section("conformance", sep="=")
     found = session.asked.baseline
-    changes = None if found is None else compare(found, session.report.lines[0], session.results)
+    changes = None if found is None or not session.results else compare(found, session.report.lines[0], session.results)
     shown = [
         line
         for line in session.results

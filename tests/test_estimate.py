@@ -80,3 +80,9 @@ def test_the_option_prints_and_runs_nothing(toy):  # noqa: F811
     assert "what this run would be" in found.stdout and "together" in found.stdout
     assert "GE-1 " in found.stdout and "GE-4 " not in found.stdout  # needs drafts from a script
     assert "passed" not in found.stdout
+
+
+def test_a_decoder_that_breaks_has_no_estimate(toy):  # noqa: F811
+    found = toy("crash", "--clause", "GE-1", "--estimate")
+    assert found.returncode == 3, found.stdout
+    assert "no estimate: step raised ZeroDivisionError" in found.stdout

@@ -215,6 +215,7 @@ def test_a_baseline_hides_what_did_not_change_and_excuses_nothing(toy):
     table = again.stdout.split("conformance ==")[1]
     assert "0 of 3 clauses changed" in table and rows(table) == {"GE-2"}
     assert "new: GE-2" in table and "violated as before, which counts all the same: GE-1, GE-5" in table
+    assert toy("none", "-k", "nothing_is_called_so", "--baseline", "sound").returncode == 2
     fewer = toy("none", "--clause", "GE-5", "--baseline", "sound")
     assert "in the baseline only: GE-1, FIN-3" in fewer.stdout and fewer.returncode == 0
 
