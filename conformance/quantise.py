@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from specqual import fixtures
-from specqual.contract import Decoder, Rule
+from specqual.contract import Request, Rule
 from specqual.contract.checkpoint import open_draft, open_target
 from specqual.contract.config import LayerType
 from specqual.contract.errors import CheckpointError
@@ -19,7 +19,7 @@ from specqual.reference.fp8 import LARGEST
 from specqual.reference.target import load_target
 
 from .definitions import stored
-from .drive import NotOffered, guarded
+from .drive import NotOffered, serve
 from .lab import Lab
 from .mutate import Tensors, changed
 
@@ -37,6 +37,7 @@ SECTIONS: dict[Format, dict[str, Any]] = {
 CACHE = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "tensor", "dynamic": False}
 TINY = "nano/dense"
 SMALL = 256  # tokens of vocabulary up to which a target is its own tiny one
+LARGE = 2**27  # bytes of a drafter
 
 
 def tiny(lab: Lab) -> Path:
@@ -68,7 +69,9 @@ def quantised_target(directory: Path, kind: Format) -> Iterator[Path]:
 
 @contextmanager
 def quantised_draft(directory: Path, kind: Format) -> Iterator[Path]:
-    """A copy of a dense drafter in a format."""
+    """A copy of a dense drafter in a format; NotOffered for one that is too large to be quantised on the spot."""
+    if sum(path.stat().st_size for path in directory.glob("*.safetensors")) > LARGE:
+        raise NotOffered("the drafter is too large to be quantised on the spot")
     with _copied(directory, kind, draft_linears(open_draft(directory).config), SECTIONS[kind], {}) as copy:
         yield copy
 
@@ -90,22 +93,22 @@ def _copied(
 @contextmanager
 def beside(lab: Lab, **changes: Any) -> Iterator[Lab]:
     """A laboratory for another checkpoint, in float64 where the decoder has it, else in its own dtype; NotOffered,
-    with the decoder's reason, if it does not load it."""
+    with the decoder's reason, if it does not serve it."""
     reasons = list[Exception]()
     for dtype in dict.fromkeys(("float64", lab.run.setup.dtype)):
         other = Lab(replace(lab.run, setup=replace(lab.run.setup, dtype=dtype, **changes)))
         try:
-            made: Decoder = other.decoder
+            serve(other.decoder, [Request(prompt=(1, 2), max_tokens=4)])  # some load what they cannot run
         except Exception as error:
             reasons.append(error)
+            other.renew()
             continue
         try:
-            guarded("claims", lambda made=made: made.claims)
             yield other
         finally:
             other.renew()
         return
-    raise NotOffered(f"the decoder does not load it: {reasons[-1]}") from reasons[-1]
+    raise NotOffered(f"the decoder does not serve it: {reasons[-1]}") from reasons[-1]
 
 
 @contextmanager
