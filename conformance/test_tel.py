@@ -8,14 +8,16 @@ from random import Random
 from specqual.conformance.acceptance import judged
 from specqual.conformance.campaign import takes
 from specqual.conformance.chapter import clause
+from specqual.conformance.drafter import DraftTwin
 from specqual.conformance.draws import slack_of
 from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
-from specqual.conformance.generators import greedy_requests
+from specqual.conformance.generators import basic_requests, greedy_requests
 from specqual.conformance.lab import Lab, scripted
 from specqual.conformance.scripts import Pattern, continuation, greedy_patterns, sampled
 from specqual.conformance.telemetry import cancelling, charged, counted, joined, moved, roles, rounds_of, told
 from specqual.conformance.ties import tie_of
+from specqual.conformance.walk import walk
 from specqual.contract import (
     FinishReason,
     Request,
@@ -229,6 +231,33 @@ def test_measured_acceptance_is_the_closed_form(lab: Lab) -> Evidence:
     hits = [hit for _, hit, _ in every]
     guards = [Guard("acceptances", hits.count(True)), Guard("rejections", hits.count(False))]
     return Evidence("acceptance", [case], guards, {**notes, **seam(lab, "a trace", "scripted drafts")})
+
+
+@clause("TEL-6")
+def test_as_many_drafts_are_accepted_as_of_the_reference_drafter(lab: Lab) -> Evidence:
+    if not lab.drafts:
+        raise NotOffered("no drafter is configured")
+    twin, cases, open_, longest = DraftTwin.of(lab), list[Case](), 0, lab.longest
+    for place, request in enumerate(basic_requests(lab)):
+        (answer,), found = moved(lab, lambda r=request: serve(lab.decoder, [r]))  # type: ignore[misc]
+        names = [name for name in ("drafted_rounds", "draft_tokens", "accepted_tokens") if name not in found]
+        if names:
+            raise NotOffered(f"the decoder does not count {names[0]}")
+        short = longest * found["drafted_rounds"] - found["draft_tokens"]  # near the end, one token less a round
+        fewer = short > longest * (longest - 1) // 2 or not all(
+            r.policy.get("selector", 1) for r in answer.rounds or ()
+        )
+        along = None if fewer else walk(twin, request, answer.output)
+        if along is None:
+            open_ += 1
+            continue
+        what = f"request {place}: drafted rounds, accepted drafts along {len(answer.output)} tokens"
+        seen = [found["drafted_rounds"], found["accepted_tokens"]]
+        cases.append({"what": what, "expected": [along.rounds, along.accepted], "actual": seen})
+    if not cases:
+        raise NotOffered("ties of the drafter, or a policy, decide on every output")
+    accepted = sum(int(case["expected"][1]) for case in cases)
+    return Evidence("values", cases, [Guard("drafts accepted", accepted)], {"left out": open_, "seam": "counters"})
 
 
 def drawing(lab: Lab, request: Request, shape: str, seeds: Random) -> Script:

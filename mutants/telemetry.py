@@ -19,8 +19,11 @@ from specqual.contract import (
     Tokens,
 )
 from specqual.decoder import engine, make, transaction
+from specqual.decoder.block import BlockDrafter
 from specqual.decoder.counts import Counts
 from specqual.decoder.engine import Engine
+from specqual.decoder.memory import Store
+from specqual.decoder.propose import Ask
 from specqual.decoder.row import Row
 from specqual.decoder.sampling import Logits
 from specqual.decoder.transaction import Terms
@@ -31,6 +34,7 @@ from .planting import BlackBox, Place, planted
 from .rows import remembering, swap
 
 sound_transact, sound_judged, sound_finish = transaction.transact, transaction.judged, Engine._finish
+sound_propose = BlockDrafter.propose
 sound_committed, sound_cancel, sound_step = Counts.committed, Engine.cancel, Engine.step
 
 
@@ -182,6 +186,24 @@ def m30j(setup: Setup) -> Decoder:
     return Told(planted(setup, {(engine, "transact"): reluctant}, make))
 
 
+class Published(BlackBox):
+    """A decoder of which nothing but its counters can be seen."""
+
+    def counters(self) -> Mapping[str, int]:
+        return self._inner.counters()  # type: ignore[attr-defined,no-any-return]
+
+
+def unanchored(self: BlockDrafter, asks: Sequence[Ask], store: Store) -> list[Proposal]:
+    """Draft as if the anchor were another token."""
+    return sound_propose(self, [replace(ask, tokens=(*ask.tokens[:-1], 1)) for ask in asks], store)
+
+
+def m30k(setup: Setup) -> Decoder:
+    """Blocks begin with the embedding of token 1 in place of the anchor's. The output is exact, and where there is no
+    trace nothing but the number of accepted drafts shows it."""
+    return Published(planted(setup, {(BlockDrafter, "propose"): unanchored}, make))
+
+
 PLANTED = planted_in(
     "optimised",
     ("TEL-1", DFLASH2, (m30c, m30f)),
@@ -189,6 +211,7 @@ PLANTED = planted_in(
     ("TEL-2", HYBRID2, (m30e,)),
     ("TEL-3", DFLASH2, (m30d, m30d1, m30d2, m30i)),
     ("TEL-5", DFLASH2, (m30j,)),
+    ("TEL-6", DFLASH2, (m30k,)),
     ("TEL-4", DFLASH2, (m30a, m30b, m30h, m27c)),
     ("TEL-4", Pair("table/peaked", options=(("ngram", "2"),)), (m30g,)),
 )

@@ -1,6 +1,6 @@
 """Clauses on what a decoder tells about itself, and on its limits."""
 
-from . import MUST, Row
+from . import MUST, SHOULD, Row
 
 ROWS: tuple[Row, ...] = (
     (
@@ -49,5 +49,15 @@ ROWS: tuple[Row, ...] = (
         "each judged draft of the trace beside its chance, p from the reference, q from the trace; their means within "
         "what chance explains at a stated error rate, in place of a floor; configured drafter, and scripted ones",
         "K30 K04; mean-acceptance gates with a number that somebody stored",
+    ),
+    (
+        "TEL-6",
+        SHOULD,
+        "As many drafts of a greedy output are accepted, by the counters, as of the reference drafter's along the same "
+        "output.",
+        "Counted",
+        "rounds and accepted drafts of each request against the reference drafter, in place of a floor; without outputs "
+        "on which rounding decides, or a policy that drafts less than there is room for or without the selector",
+        "K20 K21 K22 K30: a weak drafter in an engine that shows no trace",
     ),
 )
