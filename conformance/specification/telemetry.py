@@ -56,8 +56,8 @@ ROWS: tuple[Row, ...] = (
         "As many drafts of a greedy output are accepted, by the counters, as of the reference drafter's along the same "
         "output.",
         "Counted",
-        "rounds and accepted drafts of each request against the reference drafter, in place of a floor; without outputs "
-        "on which rounding decides, or a policy that drafts less than there is room for or without the selector",
+        "rounds and accepted drafts of each request against the reference drafter, in place of a floor; without "
+        "outputs on which rounding decides, or a policy that drafts less than there is room for or without the selector",
         "K20 K21 K22 K30: a weak drafter in an engine that shows no trace",
     ),
 )
