@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from specqual.conformance.options import listed
+from specqual.conformance.symptoms import known
 from specqual.conformance.verdicts import Profile, Verdict
 from specqual.conformance.workers import PLAYED
 
@@ -100,8 +101,8 @@ def violated(mutant: Mutant, outcome: Outcome) -> Iterator[Owner]:
 
 
 def mutant_steps(wanted: Wanted, mutant: Mutant, outcomes: Sequence[Outcome]) -> tuple[Owner, ...]:
-    """What a mutant is run on: its owners; or every clause on its home, first those that own others of its kind; or
-    at L1 and L2 those that are of use there, the cheapest first."""
+    """What a mutant is run on: its owners; or every clause on its home, first those that the symptom index says have
+    seen it, then those that own others of its kind; or at L1 and L2 those that are of use there, the cheapest first."""
     if wanted.level is not Level.L3:
         useful = {
             name: said.seconds
@@ -113,7 +114,8 @@ def mutant_steps(wanted: Wanted, mutant: Mutant, outcomes: Sequence[Outcome]) ->
         return mutant.owners
     kin = {owner.clause for other in mutants().values() if other.kind == mutant.kind for owner in other.owners}
     allowed = clauses_at(wanted.level, listed(wanted.profile))
-    found = steps(sorted(allowed, key=lambda clause: clause not in kin), mutant.pair)
+    seen = {clause for symptom in known().symptoms if symptom.id == mutant.id for clause in symptom.violated}
+    found = steps(sorted(allowed, key=lambda clause: (clause not in seen, clause not in kin)), mutant.pair)
     return (*found, *(owner for owner in mutant.owners if owner.pair != mutant.pair))
 
 
