@@ -57,7 +57,7 @@ ROWS: tuple[Row, ...] = (
         "output.",
         "Counted",
         "rounds and accepted drafts of each request against the reference drafter, in place of a floor; without "
-        "outputs on which rounding decides, or a policy that drafts less than there is room for or without the selector",
+        "outputs on which rounding decides, or a policy that drafts less than there is room for, or with no selector",
         "K20 K21 K22 K30: a weak drafter in an engine that shows no trace",
     ),
 )
