@@ -36,6 +36,7 @@ GROWS = {  # the sizes that a clause's cost goes with, where its profile was not
     "GE-7": ("prompts", "tokens"),
     "LAW-1": ("examples", "span"),
     "LAW-6": ("samples",),
+    "LAW-7": ("long", "tokens"),
     "RWD-1": ("histories",),
     "REC-3": ("rejections",),
     "RES-3": ("rejections",),

@@ -47,18 +47,23 @@ def gains(p: Law, q: Law | None, token: int, v: float) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Arm:
-    """What the tokens of one arm have shown of one lean."""
+    """What the tokens of one arm have shown of one lean; the trajectory is of tokens and powers of ten."""
 
     plain: Bets = field(default_factory=Bets)
     up: Bets = field(default_factory=Bets)  # bets that the lean is there
     down: Bets = field(default_factory=Bets)  # that it is away from it
     slack: float = 0.0  # Σ of what rounding explains, token by token
+    trajectory: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
 
     def see(self, gain: float, slack: float) -> None:
         self.plain = update(self.plain, [(gain,)])
         self.up = update(self.up, [(max(-1.0, gain - slack),)])
         self.down = update(self.down, [(max(-1.0, -gain - slack),)])
         self.slack += slack
+
+    def mark(self) -> None:
+        power = mean([self.up.log_e, self.down.log_e]) / log(10)
+        self.trajectory.append((self.plain.requests, round(min(power, CEILING), 3)))
 
 
 @dataclass(slots=True)
@@ -93,21 +98,16 @@ class Leans:
 
 def listen(
     decoder: Decoder, leans: Leans, requests: Sequence[Request], rows: int, chance: Random, enough: float
-) -> list[tuple[int, float]]:
-    """Serve requests, `rows` at a time and each under a new seed, until the log e-value is `enough`.
-
-    Returns the trajectory: tokens so far, and the power of ten of the evidence.
-    """
-    trajectory, tokens = [(0, 0.0)], 0
+) -> None:
+    """Serve requests, `rows` at a time and each under a new seed, until the log e-value is `enough`."""
     for start in range(0, len(requests), rows):
         batch = [replace(request, seed=chance.randrange(2**63)) for request in requests[start : start + rows]]
         for answer in serve(decoder, batch, PATIENCE):
             leans.see(answer)
-            tokens += len(answer.output)
-        trajectory.append((tokens, round(min(leans.log_e / log(10), CEILING), 3)))
+        for arm in leans.arms.values():
+            arm.mark()
         if leans.log_e >= enough:
-            break
-    return trajectory
+            return
 
 
 def case(lean: str, on: Arm, off: Arm | None, alpha: float, wanted: float, more: Mapping[str, object]) -> Case:
@@ -118,6 +118,7 @@ def case(lean: str, on: Arm, off: Arm | None, alpha: float, wanted: float, more:
         "up": to_dict(on.up),
         "down": to_dict(on.down),
         "off": to_dict(off.plain) if off is not None else None,
+        "trajectory": on.trajectory,
         "slack": on.slack / max(on.plain.requests, 1),
         "alpha": alpha,
         "wanted": wanted,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .kinds import Case, counts
+from .kinds import Case, counts, leans
 
 ANY = "any difference"
 
@@ -46,6 +46,10 @@ def _counts(cases: Sequence[Case]) -> str:
     return f"{said}, or of {counts.sighted(cases):.2g} behind the most frequent prefix"
 
 
+def _leans(cases: Sequence[Case]) -> str:
+    return f"a lean of {leans.sighted(cases):.2g}"
+
+
 def _histories(cases: Sequence[Case]) -> str:
     seen = [case["difference"] for case in cases if case["difference"] is not None]
     return _within("tolerance", "a difference beyond {}")(seen) if seen else ANY
@@ -59,5 +63,6 @@ SEEN: Mapping[str, Callable[[Sequence[Case]], str]] = {
     "histories": _histories,
     "draws": _draws,
     "counts": _counts,
+    "leans": _leans,
 }
 """By kind of evidence; whatever is not here is decided by plain comparison."""

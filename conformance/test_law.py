@@ -244,7 +244,7 @@ def test_long_sampled_outputs_lean_no_way_that_the_engine_does_not_lean_without_
         listen(plain, off, requests, rows, chance, inf)
     known = {lean: leans.reach(arm.plain, alpha, len(off.arms)) for lean, arm in off.arms.items()}
     on = Leans(judge, draft, nats, lab.run.seed + 1, known)
-    trajectory = listen(lab.decoder, on, requests, rows, chance, leans.enough(alpha))
-    told = {"trajectory": trajectory, "rows": rows, "tokens": lab.effort.tokens}
+    listen(lab.decoder, on, requests, rows, chance, leans.enough(alpha))
+    told = {"rows": rows, "tokens": lab.effort.tokens}
     cases = [case(lean, arm, off.arms.get(lean), alpha, lab.effort.wanted / 10, told) for lean, arm in on.arms.items()]
     return Evidence("leans", cases)
