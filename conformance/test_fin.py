@@ -100,8 +100,11 @@ def test_output_ends_with_the_first_stop_id(lab: Lab) -> Evidence:
     base = base_of(lab, "FIN-1", lab.effort.span)
     known, cases = continuation(lab, base), []
     for token in dict.fromkeys(known[: lab.effort.span]):
-        answer = serve(lab.decoder, [replace(base, stop_ids=(token,))])[0]
-        cases += compared(lab, f"stop id {token}", answer, known, stopping(lab, (token,), base.max_tokens))
+        last = known.index(token) + 1  # where the budget ends with it, it ends the output all the same
+        for budget in (base.max_tokens, last):
+            answer = serve(lab.decoder, [replace(base, stop_ids=(token,), max_tokens=budget)])[0]
+            what = f"stop id {token} in {budget} tokens"
+            cases += compared(lab, what, answer, known, stopping(lab, (token,), budget))
     two = tuple(sorted(set(known[2:4])))
     answer = serve(lab.decoder, [replace(base, stop_ids=two)])[0]
     cases += compared(lab, f"stop ids {list(two)}", answer, known, stopping(lab, two, base.max_tokens))
