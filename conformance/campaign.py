@@ -7,17 +7,18 @@ from functools import cached_property
 from typing import Any
 from zlib import crc32
 
-from specqual.contract import Sampling
+from specqual.contract import Request, Sampling
 
 from .compare import RECURRENT, compare
 from .drive import NotOffered, guarded
 from .evidence import Case, Evidence, Guard
-from .history import CHUNKS, Cast, cast_of, told
+from .generators import PAGE
+from .history import CHUNKS, Cast, Step, cast_of, told
 from .lab import Lab
 from .machine import Stage, draw
 from .player import Player, Unlike
 from .shrink import Steps, shrink
-from .twin import Twin
+from .twin import Twin, look
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Campaign:
 
     def play(self, steps: Steps, cast: Cast | None = None) -> Story:
         """Play a history on a decoder of its own, and compare it with the twin."""
+        steps = allowed(self.lab, steps)
         with self.twin.fresh() as decoder:
             player = Player(self.lab, self.twin, decoder, self.stage.cast if cast is None else cast)
             player.play(steps)
@@ -69,6 +71,22 @@ class Campaign:
         self.twin.plain(replace(request, max_tokens=2, sampling=Sampling(), n=1))
         state = next(iter(self.twin.states([request.prompt]).values()))
         return any(name.endswith(RECURRENT) for name in state.tensors)
+
+    @cached_property
+    def gradual(self) -> bool:
+        """Whether a prompt of more than a chunk can be seen half filled behind a tick."""
+        request = Request(prompt=(self.stage.cast[0].prompt[0],) * (2 * PAGE + 5), max_tokens=2)
+        with self.twin.fresh() as decoder:
+            guarded("schedule", lambda: decoder.schedule(chunk=PAGE))
+            request_id = guarded("submit", lambda: decoder.submit(request))
+            guarded("step", decoder.step)
+            state = look(decoder, request_id, 0)
+        return state is not None and 0 < state.length < len(request.prompt) - 1
+
+    @cached_property
+    def lagging(self) -> bool:
+        """Whether the decoder takes a commit lag."""
+        return 1 in self.stage.lags
 
     def owning(self) -> None:
         """Raise NotOffered where there is nothing to account for."""
@@ -143,6 +161,19 @@ def case_of(story: Story, chapter: str) -> Case:
         "largest": story.largest,
         "difference": seen,
     }
+
+
+def allowed(lab: Lab, steps: Steps) -> Steps:
+    """A history as far as the features of this run go."""
+    kept = list[Step]()
+    for step in steps:
+        if step.verb == "submit" and kept and not lab.has("batches"):
+            kept.append(Step("drain"))
+        dropped = (step.verb == "set_lag" and not lab.has("lag")) or (step.verb == "chunk" and not lab.has("chunks"))
+        lengths = lab.has("unequal-drafts") and (step.amount or lab.has("silent-rounds"))
+        if not dropped and (step.verb != "draft" or lengths):
+            kept.append(step)
+    return tuple(kept)
 
 
 def takes(decoder: Any, **sizes: int) -> bool:

@@ -1,7 +1,6 @@
 """A played history against the twin: states equal a replay of the tokens, outputs and rounds a request alone."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -9,6 +8,7 @@ import torch
 from specqual.contract import FinishReason, Round, State
 
 from .drive import NotOffered
+from .generators import edges
 from .kinds import parting
 from .lab import Lab
 from .player import Look, Played, Player, Unlike
@@ -144,10 +144,17 @@ def shapes(player: Player, one: Played) -> None:
             kind = "no draft" if not drafted else "full acceptance" if r.accepted == drafted else "partial acceptance"
             player.counts["first draft rejected" if drafted and not r.accepted else kind] += 1
             player.counts[f"{r.accepted} drafts accepted"] += bool(drafted)
+            player.counts["rounds with drafts"] += bool(drafted)
+        for edge in edges(player.lab):
+            across = bool(r.proposals) and r.start < edge <= r.start + len(r.committed)
+            player.counts[f"drafted rounds across {edge} tokens"] += across
     for sample in range(one.request.n):
         own = [r for r in one.rounds if r.sample == sample]
-        undrafted = (a.accepted > 0 and not b.proposals for a, b in pairwise(own))
-        player.counts["undrafted behind an acceptance"] += sum(undrafted)
+        for before, r, behind in zip(own, own[1:], own[2:], strict=False):
+            silent = not r.proposals
+            player.counts["undrafted behind an acceptance"] += silent and before.accepted > 0
+            player.counts["drafted behind undrafted"] += silent and bool(behind.proposals)
+    player.counts["prompts begun before"] += one.warm is not None
     if one.warm is not None and one.rounds and one.disturbed is None:
         player.counts["prefix hits"] += one.rounds[0].target_forwards < -(-len(one.request.prompt) // player.size)
 

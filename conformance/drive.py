@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from specqual.contract import (
 )
 
 T = TypeVar("T")
+TURNS = count(1)  # of everything that is heard
 
 
 class DecoderError(Exception):
@@ -74,7 +76,8 @@ class Answer:
     """Everything that came back for one request.
 
     `samples` are the output ids; `finals` counts final events, `late` the tokens that came after the first of them.
-    `told` are its tokens as they came, event by event; `rounds` are None where the decoder is not Traced.
+    `told` are its tokens as they came, event by event; `rounds` are None where the decoder is not Traced. `span` are the
+    places of its first and its last tokens among all that ever came; None if none did.
     """
 
     request: Request
@@ -87,6 +90,7 @@ class Answer:
     late: int
     rounds: tuple[Round, ...] | None
     told: tuple[Tokens, ...]
+    span: tuple[int, int] | None = None
 
     @property
     def output(self) -> tuple[int, ...]:
@@ -103,6 +107,11 @@ class Answer:
             words.append(drafted if words else f"prefill {len(self.request.prompt)}")
             committed += len(r.committed)
         return " · ".join(words)
+
+
+def overlap(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:
+    """Whether two spans of places, both ends included, have one in common."""
+    return one is not None and other is not None and one[0] <= other[1] and other[0] <= one[1]
 
 
 def serve(decoder: Decoder, requests: Sequence[Request], seconds: float = 120.0) -> tuple[Answer, ...]:
@@ -136,6 +145,7 @@ def serve_any(
     told: list[list[Tokens]] = [[] for _ in requests]
     finals: list[list[Finished | Refused]] = [[] for _ in requests]
     late = [0] * len(requests)
+    spans: list[tuple[int, int] | None] = [None] * len(requests)
     tick, extra = 0, 1
     while extra:
         if all(finals):
@@ -150,6 +160,8 @@ def serve_any(
                     raise DecoderError(f"an event names request {event.request_id}, which was not submitted here")
                 continue  # the final event of a request that an earlier clause cancelled
             if isinstance(event, Tokens):
+                first, turn = spans[place], next(TURNS)
+                spans[place] = (turn if first is None else first[0], turn)
                 if finals[place]:
                     late[place] += len(event.ids)
                 elif not 0 <= event.sample < requests[place].n:
@@ -181,6 +193,7 @@ def serve_any(
                 late[place],
                 rounds,
                 tuple(told[place]),
+                spans[place],
             )
         )
     return tuple(answers)

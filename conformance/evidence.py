@@ -31,10 +31,13 @@ class MalformedEvidence(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A hazard that the clause is about: seen fewer than `needed` times, the clause is INCONCLUSIVE."""
+    """A hazard that the clause is about: seen fewer than `needed` times, the clause is INCONCLUSIVE.
+
+    `seen` is None where nothing that the decoder offers would show the hazard; then the verdict says so.
+    """
 
     hazard: str
-    seen: int
+    seen: int | None
     needed: int = 1
 
 
@@ -86,7 +89,8 @@ def _decide(evidence: Mapping[str, Any]) -> Decision:
     try:
         decision = KINDS[evidence["kind"]](evidence["cases"])
         guards = [Guard(**guard) for guard in evidence["guards"]]
-        short_of = [guard for guard in guards if guard.seen < guard.needed]
+        unseen = [guard.hazard for guard in guards if guard.seen is None]
+        short_of = [guard for guard in guards if guard.seen is not None and guard.seen < guard.needed]
         empty = not evidence["cases"] and evidence["kind"] != "occurrences"
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise MalformedEvidence(f"evidence: {type(error).__name__}: {error}") from None
@@ -99,4 +103,6 @@ def _decide(evidence: Mapping[str, Any]) -> Decision:
         return Decision(Verdict.INCONCLUSIVE, "no case was recorded")
     if guards and evidence["kind"] == "occurrences":
         return Decision(Verdict.EXACT, ", ".join(f"{guard.hazard} {guard.seen}×" for guard in guards))
+    if unseen:
+        return replace(decision, detail=f"{decision.detail}; could not be seen from outside: {', '.join(unseen)}")
     return decision

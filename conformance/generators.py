@@ -1,6 +1,6 @@
 """Requests to examine a decoder with: prompts from text where the target has a tokenizer, else drawn ids."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
-from specqual.contract import Request
+from specqual.contract import Request, Sampling
 from specqual.reference.text import Text
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def main(argv=None):
 if __name__ == "__main__":
     main()
 '''
+PAGE, CHUNK = 16, 64  # tokens; the edges that engines like, and that lengths are drawn around
 LENGTHS = (17, 1, 33, 2, 9, 3, 5)
 FARTHEST = 160  # tokens of the longest sliding window that prompts are made to pass
 
@@ -65,6 +66,22 @@ def usable(lab: "Lab") -> list[int]:
     """Ids that may stand in a prompt without ending it."""
     limits = lab.claims.limits
     return [token for token in range(limits.vocab_size) if token not in limits.eos_ids]
+
+
+def edges(lab: "Lab") -> list[int]:
+    """Lengths at which something begins anew: a page, a chunk, and where the sliding window is passed."""
+    window = lab.window
+    return sorted({PAGE, CHUNK, *((window,) if window is not None and window <= FARTHEST else ())})
+
+
+def sizes(lab: "Lab", length: int, tokens: int) -> tuple[int, int]:
+    """Lengths of a prompt and its output, cut to the context and to where the features of this run end."""
+    limits = [lab.claims.limits.max_context - 1]
+    limits += [] if lab.has("page-edges") else [PAGE - 1]
+    limits += [] if lab.has("chunk-edges") else [CHUNK - 1]
+    limits += [] if lab.has("windows") or lab.window is None else [lab.window]
+    tokens = min(tokens, max(1, min(limits) - 3))
+    return max(1, min(length, min(limits) - tokens)), tokens
 
 
 def prompt(lab: "Lab", chance: Random, length: int) -> tuple[int, ...]:
@@ -96,13 +113,23 @@ def greedy_requests(lab: "Lab", clause: str, count: int, tokens: int, *, far: bo
     """Greedy requests of many prompt lengths, if `far` with one beyond the sliding window; they run on past the end of
     sequence where that can be asked for."""
     chance = lab.random(clause)
-    room = max(1, lab.claims.limits.max_context - tokens - 1)
     lengths = (LENGTHS * count)[:count]
     if far and lab.window is not None and lab.window <= FARTHEST:
         lengths = (*lengths[1:], lab.window + 5)
+    found = [sizes(lab, length, tokens) for length in lengths]
     on = lab.honours("ignore_eos")
-    prompts = [prompt(lab, chance, min(length, room)) for length in lengths]
-    return [Request(prompt=ids, max_tokens=tokens, ignore_eos=on) for ids in prompts]
+    return [Request(prompt=prompt(lab, chance, size), max_tokens=budget, ignore_eos=on) for size, budget in found]
+
+
+def laws(lab: "Lab", table: Sequence[Mapping[str, Any]]) -> list[Sampling]:
+    """The sampling parameters of a table, as far as they are honoured and the features of this run go."""
+    found = []
+    for parameters in table:
+        drawn = dict(parameters) if lab.has("filters") else {"temperature": parameters["temperature"]}
+        drawn |= {} if lab.has("temperatures") else {"temperature": 1.0}
+        if lab.honours(*drawn):
+            found.append(Sampling(**drawn))
+    return list(dict.fromkeys(found))
 
 
 def basic_requests(lab: "Lab") -> list[Request]:

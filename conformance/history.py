@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from specqual.contract import Request, Sampling
 
-from .generators import FARTHEST, prompt, usable
+from .generators import CHUNK, FARTHEST, PAGE, prompt, sizes, usable
 
 if TYPE_CHECKING:
     from .lab import Lab
 
-PAGE, CHUNK = 16, 64  # tokens; the edges that engines like, and that lengths are drawn around
 CHUNKS = (256, 1, 16, 48, 64)
 FAMILIES = 3
 
@@ -84,11 +83,10 @@ def cast_of(lab: "Lab") -> tuple[Request, ...]:
     They come in families: within one, prompts share their beginning, up to all of it; across families, not even the
     first token. Prompts end around pages, chunks and the sliding window; outputs run past the next edge.
     """
-    chance, limits = lab.random("histories"), lab.claims.limits
+    chance = lab.random("histories")
     window = lab.window if lab.window is not None and lab.window <= FARTHEST else CHUNK + 2
     far = max(window, CHUNK + 2)
     lengths = (1, 15, 2, PAGE, 17, 3, CHUNK - 1, CHUNK, CHUNK + 1, far - 3, far + 1)
-    room = max(1, limits.max_context - PAGE - 1)
     firsts = chance.sample(usable(lab), FAMILIES)
     bases = [(first, *prompt(lab, chance, far + 8)[1:]) for first in firsts]
     honoured = lab.honours("temperature", "seed")
@@ -99,13 +97,14 @@ def cast_of(lab: "Lab") -> tuple[Request, ...]:
             ids = base[:length]
             if length > CHUNK and place % 2:  # leaves its family behind the first chunk
                 ids = (*base[:CHUNK], *reversed(base[CHUNK:length]))
+            size, budget = sizes(lab, length, (9, 14, 5, 12, 1, 16, 7, 2)[(place + 3 * family) % 8])
             found.append(
                 Request(
-                    prompt=ids[:room],
-                    max_tokens=(9, 14, 5, 12, 1, 16, 7, 2)[(place + 3 * family) % 8],
+                    prompt=ids[:size],
+                    max_tokens=budget,
                     sampling=Sampling(temperature=0.9) if sampled else Sampling(),
                     seed=chance.randrange(2**32) if sampled else 0,
-                    n=2 if lab.honours("n") and (place + family) % 5 == 3 else 1,
+                    n=2 if lab.honours("n") and lab.has("samples") and (place + family) % 5 == 3 else 1,
                     ignore_eos=lab.honours("ignore_eos"),
                 )
             )

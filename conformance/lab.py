@@ -18,6 +18,7 @@ from specqual.contract.keys import read_json
 from specqual.reference.text import Text, load_text
 
 from .drive import Answer, DecoderError, NotOffered, guarded, serve
+from .features import FEATURES
 from .judge import Judge
 from .rounding import Envelope, number
 from .statistics.budget import Ledger
@@ -65,6 +66,7 @@ class Run:
     setup: Setup
     profile: Profile = Profile.QUICK
     seed: int = 0
+    without: frozenset[str] = frozenset()  # features that are not drawn
 
     @property
     def effort(self) -> Effort:
@@ -79,6 +81,8 @@ class Run:
         words += ["--dtype", setup.dtype] if setup.dtype is not None else []
         for name, value in setup.options.items():
             words += ["--option", f"{name}={value}"]
+        for feature in sorted(self.without):
+            words += ["--without", feature]
         return join([*words, "--profile", str(self.profile), "--clause", clause, "--seed", str(self.seed)])
 
 
@@ -99,6 +103,11 @@ class Lab:
     def thorough(self) -> bool:
         """Whether cases are taken in full that a quick run takes in part."""
         return self.run.profile is not Profile.QUICK
+
+    def has(self, feature: str) -> bool:
+        """Whether this feature is to be drawn."""
+        assert feature in FEATURES, feature
+        return feature not in self.run.without
 
     def random(self, clause: str) -> Random:
         """Random choices of one clause; other clauses do not disturb it."""

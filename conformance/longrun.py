@@ -9,6 +9,7 @@ from .compare import first_difference, largest, tolerance_of
 from .drive import DecoderError, guarded
 from .evidence import Case
 from .lab import Lab
+from .scripts import allowed
 from .twin import look
 
 EVERY = 8  # tokens between two comparisons of states
@@ -45,7 +46,7 @@ def rejected(lab: Lab, request: Request) -> tuple[Case, int, int]:
             place = len(context.tokens) - len(request.prompt)
             plain.advance(place + 1)
             right = plain.output[place] if place < len(plain.output) else 0
-            return Proposal.certain(tuple((right + 1 + slot) % vocabulary for slot in range(context.max_draft)))
+            return allowed(lab, context, [(right + 1 + slot) % vocabulary for slot in range(context.max_draft)], [right])
 
         guarded("script", lambda: rejecting.decoder.script(wrong))
         guarded("schedule", lambda: plain.decoder.schedule(draft=0))

@@ -10,6 +10,7 @@ from specqual import fixtures
 from specqual.contract import Rule, Setup
 
 from .clauses import CLAUSES, matching
+from .features import features
 from .lab import Run
 from .report import BadReport, Loaded, load
 from .resolve import BUILT_IN, UnknownDecoder, resolve
@@ -50,6 +51,8 @@ def add_options(parser: pytest.Parser) -> None:
         default=False,
         help="print minutes, tokens and what would be seen; run nothing",
     )
+    what = "do not draw this feature, or those that begin so; for tests of the suite itself; repeatable (--list)"
+    add("--without", action="append", default=[], metavar="FEATURE", help=what)
     add("--report", metavar="DIR", help="write report.jsonl, index.html and junit.xml there")
     add("--waivers", metavar="FILE", help="TOML file of excused clauses")
     add("--baseline", metavar="DIR", help="show only what changed since this earlier report")
@@ -150,6 +153,10 @@ def read_options(options: Any) -> Asked:
                 raise BadOption(f"--clause: no clause is named {pattern!r} or begins with it; see --list")
             wanted |= found
     try:
+        without = features(options.specqual_without)
+    except ValueError as error:
+        raise BadOption(f"--without: {error}") from error
+    try:
         make = resolve(options.specqual_decoder)
         waivers = read_waivers(Path(options.specqual_waivers)) if options.specqual_waivers else ()
     except (UnknownDecoder, BadWaiver) as error:
@@ -161,11 +168,5 @@ def read_options(options: Any) -> Asked:
     report = Path(options.specqual_report).resolve() if options.specqual_report else None
     if report is not None and report.exists() and not report.is_dir():
         raise BadOption(f"--report: {options.specqual_report!r} is not a directory")
-    return Asked(
-        Run(options.specqual_decoder, make, setup, profile, seed),
-        wanted,
-        report,
-        waivers,
-        baseline,
-        options.specqual_estimate,
-    )
+    run = Run(options.specqual_decoder, make, setup, profile, seed, without)
+    return Asked(run, wanted, report, waivers, baseline, options.specqual_estimate)

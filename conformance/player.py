@@ -2,16 +2,18 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 from specqual.contract import Finished, Proposal, Refused, Request, Round, ScriptContext, State, Tokens
 
-from .drive import DecoderError, NotOffered, guarded
+from .drive import DecoderError, NotOffered, guarded, overlap
+from .generators import usable
 from .history import CHUNKS, Step, name
 from .lab import Lab
 from .ownership import Books
+from .scripts import allowed
 from .twin import Ids, Twin, committed, look
 
 PATIENCE = 400  # ticks in which a history must come to its end
@@ -41,6 +43,8 @@ class Played:
     final: Finished | None = None
     ended: int | None = None  # the step in which the final event came
     held: bool = False
+    flying: bool = False  # a pass of it has been run and is not committed yet
+    served: tuple[int, int] | None = None  # its first and its last turn among all turns of all requests
     cancelled: int | None = None
     disturbed: int | None = None  # the first step that preempted it, or changed chunk or lag while it was live
     neighbours: int | None = None  # the first step in which another request was served beside it
@@ -87,6 +91,7 @@ class Player:
     drafted: set[bool] = field(default_factory=set)  # whether the rounds committed in the last tick had drafts
     own: bool = True  # drafts came from the configured drafter at its own length, all the time
     _script: int | None = None  # what the script in force counts
+    _turns: int = 0  # how often anything came of any request
     _said: dict[int, dict[tuple[int, int], list[int]]] = field(default_factory=dict)  # by request: (sample, anchor)
 
     def __post_init__(self) -> None:
@@ -100,6 +105,8 @@ class Player:
         self.drain(Step("drain"))
         self.follow(self.played)
         for one in self.played:
+            beside = (other.served for other in self.played if other is not one)
+            self.counts["served beside another"] += any(overlap(one.served, other) for other in beside)
             one.rounds = guarded("rounds", lambda one=one: tuple(self.decoder.rounds(one.request_id)))
         self.books.close()
 
@@ -113,6 +120,10 @@ class Player:
 
     def submit(self, step: Step) -> None:
         request = self.cast[step.who]
+        if not self.lab.has("prefixes"):
+            others = {other.request.prompt[0] for other in self.played}
+            first = next((token for token in usable(self.lab) if token not in others), request.prompt[0])
+            request = replace(request, prompt=(first, *request.prompt[1:]))
         request_id = guarded("submit", lambda: self.decoder.submit(request))
         if any(request_id == other.request_id for other in self.played):
             raise DecoderError("submit gave the same id to two requests")
@@ -145,7 +156,8 @@ class Player:
         if not one.live:
             self.expect("CXL", f"cancel {one.label}, which has ended", "KeyError", self.called("cancel", one))
             return
-        self.counts[f"cancelled {self.phase(one)}"] += 1
+        if not self.counted(f"cancelled {self.phase(one)}"):
+            return
         self.expect("CXL", f"cancel {one.label}", "nothing", self.called("cancel", one))
         self.expect("CXL", f"cancel {one.label} once more", "KeyError", self.called("cancel", one))
         one.cancelled = self.place
@@ -159,10 +171,11 @@ class Player:
         if not one.live:
             self.expect("SCH", f"preempt {one.label}, which has ended", "KeyError", self.called("preempt", one))
             return
+        if not self.counted(f"preempted {self.phase(one)}"):
+            return
         self.follow([one])  # what is in flight may be lost, and is drafted anew: perhaps by nobody
-        self.counts[f"preempted {self.phase(one)}"] += 1
         self.expect("SCH", f"preempt {one.label}", "nothing", self.called("preempt", one))
-        one.held, one.disturbed = True, self.place if one.disturbed is None else one.disturbed
+        one.flying, one.held, one.disturbed = False, True, self.place if one.disturbed is None else one.disturbed
         self.books.due(1 + self.lag, "RES")
 
     def resume(self, step: Step) -> None:
@@ -173,6 +186,12 @@ class Player:
         self.counts["resumed"] += one.held
         self.expect("SCH", f"resume {one.label}", "nothing", self.called("resume", one))
         one.held = False
+
+    def counted(self, hazard: str) -> bool:
+        """Count a hazard that is about to happen; False if this run shall not have it."""
+        wanted = hazard.replace(" ", "-") not in self.lab.run.without
+        self.counts[hazard] += wanted
+        return wanted
 
     def called(self, method: str, one: Played) -> str:
         """What calling cancel, preempt or resume comes to: nothing, or KeyError."""
@@ -200,6 +219,7 @@ class Player:
 
     def chunk(self, step: Step) -> None:
         guarded("schedule", lambda: self.decoder.schedule(chunk=step.amount))
+        self.counts["chunks changed under way"] += any(one.live for one in self.played)
         self.size = step.amount
         self.disturb()
 
@@ -224,12 +244,15 @@ class Player:
 
     def drafts(self, context: ScriptContext) -> Proposal:
         """What the scripted drafter says, and remembers: what it says last about a place is what counts there."""
-        proposal = self.scripted(context)
+        one = next(one for one in self.played if one.request_id == context.request_id)
+        known = self.twin.plain(one.request).samples[context.sample]
+        right = known[len(context.tokens) - len(one.request.prompt) :]
+        proposal = allowed(self.lab, context, self.scripted(context), right)
         said = self._said.setdefault(context.request_id, {})
         said[context.sample, len(context.tokens) - 1] = list(proposal.tokens)
         return proposal
 
-    def scripted(self, context: ScriptContext) -> Proposal:
+    def scripted(self, context: ScriptContext) -> tuple[int, ...]:
         """Drafts that are right, as the request decoded plainly has it, and then wrong."""
         place = next(i for i, one in enumerate(self.played) if one.request_id == context.request_id)
         one, longest, right = self.played[place], self.lab.longest, self._script
@@ -238,7 +261,7 @@ class Player:
             turn = context.round_index + place + context.sample
             right = longest + 1 if turn % 4 == 3 else (turn - 1) % (longest + 1)
         if right == longest + 1:
-            return Proposal.certain(())
+            return ()
         known = self.twin.plain(one.request).samples[context.sample]
         start = len(context.tokens) - len(one.request.prompt)
         drafts = list(known[start : start + context.max_draft])
@@ -246,7 +269,7 @@ class Player:
         for slot in range(right, len(drafts)):
             never = {drafts[slot], *limits.eos_ids}
             drafts[slot] = next(t for t in iter(lambda: chance.randrange(limits.vocab_size), None) if t not in never)
-        return Proposal.certain(tuple(drafts))
+        return tuple(drafts)
 
     # A tick
 
@@ -256,7 +279,7 @@ class Player:
             return "while held"
         if not one.looks:
             return "while waiting"
-        if self.lag:
+        if one.flying:
             return "in flight"
         return "behind a round" if any(one.samples) else "while being filled"
 
@@ -265,18 +288,21 @@ class Player:
         for one in served:
             if len(served) > 1 and one.neighbours is None:
                 one.neighbours = self.place
-                self.counts["served beside another"] += 1
-        known = {one.request_id: one for one in self.played}
-        self.counts["ticks with lag 1"] += bool(self.lag and served)
+        known, said = {one.request_id: one for one in self.played}, set[int]()
         for event in guarded("step", self.decoder.step):
             one = known.get(event.request_id)
             if one is None:
                 raise DecoderError(f"an event names request {event.request_id}, which was not submitted here")
             self.hear(one, event)
+            said.add(event.request_id)
         self.drafted.clear()
         for one in self.played:
             if one.live:
                 self.look(one)
+        for one in served:
+            filled = bool(one.looks) and len(one.looks[-1].tokens) - one.looks[-1].state.length <= 1
+            one.flying = bool(self.lag) and (one.flying or (filled and one.request_id not in said))
+            self.counts["ticks with a round in flight"] += one.flying
         self.counts["drafted beside undrafted"] += len(self.drafted) > 1
         self.books.tick()
 
@@ -289,9 +315,15 @@ class Player:
             self.expect("CXL", f"tokens of {one.label} once it is cancelled", False, one.cancelled is not None)
             self.expect("SCH", f"tokens of {one.label} while it is preempted", False, one.held)
             one.samples[event.sample].extend(int(token) for token in event.ids)
+            self.turn(one)
         else:
             one.final, one.ended = event, self.place
             self.expect("SCH", f"the end of {one.label} while it is preempted", False, one.held and one.live)
+
+    def turn(self, one: Played) -> None:
+        """Something came of it."""
+        self._turns += 1
+        one.served = (self._turns if one.served is None else one.served[0], self._turns)
 
     def look(self, one: Played) -> None:
         rounds = guarded("rounds", lambda: self.decoder.rounds(one.request_id))
@@ -304,5 +336,6 @@ class Player:
                 if before is None or (before.tokens, before.state.length) != (tokens, state.length):
                     fresh = len(tokens) > len(before.tokens if before is not None else one.request.prompt)
                     one.looks.append(Look(self.place, sample, tokens, state, fresh))
+                    self.turn(one)
                     if fresh and before is not None and any(one.samples):
                         self.drafted.add(bool([r for r in rounds if r.sample == sample][-1].proposals))

@@ -85,6 +85,7 @@ def header(run: Run, claims: dict[str, Any] | None) -> dict[str, Any]:
         "options": {name: str(value) for name, value in setup.options.items()},
         "profile": str(run.profile),
         "seed": run.seed,
+        "without": sorted(run.without),
         "claims": claims,
     }
 

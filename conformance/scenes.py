@@ -6,8 +6,8 @@ from itertools import product
 
 from specqual.contract import Request, Sampling
 
-from .generators import FARTHEST, prompt
-from .history import CHUNK, CHUNKS, PAGE, Cast, Step
+from .generators import CHUNK, PAGE, edges, prompt, sizes
+from .history import CHUNKS, Cast, Step
 from .lab import Lab
 from .shrink import Steps
 
@@ -16,18 +16,12 @@ Scene = tuple[Steps, Cast]
 
 def requests(lab: Lab, clause: str, lengths: list[int], tokens: int) -> Cast:
     """Greedy requests of these prompt lengths; no two begin with the same token as far as the vocabulary goes."""
-    chance, room = lab.random(clause), max(1, lab.claims.limits.max_context - tokens - 1)
-    found = list[Request]()
+    chance, found = lab.random(clause), list[Request]()
     for place, length in enumerate(lengths):
-        ids = (place + 2, *prompt(lab, chance, min(length, room))[1:])
-        found.append(Request(prompt=ids, max_tokens=tokens, ignore_eos=lab.honours("ignore_eos")))
+        size, budget = sizes(lab, length, tokens)
+        ids = (place + 2, *prompt(lab, chance, size)[1:])
+        found.append(Request(prompt=ids, max_tokens=budget, ignore_eos=lab.honours("ignore_eos")))
     return tuple(found)
-
-
-def edges(lab: Lab) -> list[int]:
-    """Lengths at which something begins anew: a page, a chunk, and where the sliding window is passed."""
-    window = lab.window
-    return sorted({PAGE, CHUNK, *((window,) if window is not None and window <= FARTHEST else ())})
 
 
 def offsets(lab: Lab, *, thorough: bool) -> Iterator[Scene]:

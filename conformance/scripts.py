@@ -64,9 +64,25 @@ class Pattern:
             chance = Random(f"{lab.run.seed}/{len(context.tokens)}/{context.round_index}")
             word = self.words[context.round_index % len(self.words)][: context.max_draft]
             start = len(context.tokens) - first
-            return Proposal.certain(tuple(letter(name, start + i, chance) for i, name in enumerate(word)))
+            drafts = tuple(letter(name, start + i, chance) for i, name in enumerate(word))
+            return allowed(lab, context, drafts, right[start:])
 
         return draft
+
+
+def allowed(lab: "Lab", context: ScriptContext, drafts: Sequence[int], right: Sequence[int]) -> Proposal:
+    """These drafts without a law, as far as the run has them: `right` are the tokens that would be accepted."""
+    ids, kept = usable(lab), list(drafts)
+    if not lab.has("unequal-drafts"):
+        kept = kept[:1]
+    if not kept and context.max_draft and not (lab.has("silent-rounds") and lab.has("unequal-drafts")):
+        kept = [ids[0]]
+    for slot, token in enumerate(right[: len(kept)]):
+        if not lab.has("wrong-drafts"):
+            kept[slot] = token
+        if not lab.has("right-drafts") and kept[slot] == token:
+            kept[slot] = next(other for other in ids if other != token)
+    return Proposal.certain(tuple(kept))
 
 
 def continuation(lab: "Lab", request: Request) -> tuple[int, ...]:
@@ -111,7 +127,7 @@ def greedy_patterns(longest: int) -> dict[str, Pattern]:
 def sampled(law_of: Callable[[Sequence[int]], np.ndarray], shape: str, chance: Random) -> Script:
     """A drafter with a law, drawn by itself: q in a known relation to p, the law [V] behind a prefix.
 
-    `shape`: equal, far, disjoint, narrow (two best tokens), one-hot, certain (no law).
+    `shape`: equal, far, disjoint, narrow (two best tokens), one-hot, certain (no law). `equal` is never rejected.
     """
 
     def q_of(p: np.ndarray) -> np.ndarray:

@@ -130,6 +130,7 @@ class Session:
         return [
             f"specqual: decoder {run.decoder}, rule {setup.rule}, profile {run.profile}, seed {run.seed}",
             f"specqual: target {setup.target}, draft {setup.draft or 'none'}",
+            *([f"specqual: without {', '.join(sorted(run.without))}"] if run.without else ()),
         ]
 
     def status(self) -> Status:

@@ -3,18 +3,20 @@
 from specqual.conformance import scenes
 from specqual.conformance.chapter import clause
 from specqual.conformance.evidence import Evidence
+from specqual.conformance.hazards import drafts
 from specqual.conformance.lab import Lab
 
 
 @clause("CXL-1")
 def test_cancelled_requests_of_a_history_leave_nothing_behind(lab: Lab) -> Evidence:
-    return lab.campaign.evidence("CXL", ["cancelled"])
+    return lab.campaign.evidence("CXL", ["cancelled", "served beside another", *drafts(lab)])
 
 
 @clause("CXL-2")
 def test_a_request_can_be_cancelled_at_any_phase(lab: Lab) -> Evidence:
-    lags = ["cancelled in flight"] if 1 in lab.campaign.stage.lags else []
-    phases = ["cancelled while waiting", "cancelled behind a round", "cancelled while held", *lags]
+    phases = ["cancelled while waiting", "cancelled behind a round", "cancelled while held", *drafts(lab)]
+    phases += ["cancelled in flight"] if lab.campaign.lagging else []
+    phases += ["cancelled while being filled"] if lab.campaign.gradual else []
     return lab.campaign.scenes("CXL", scenes.around(lab, "cancel", thorough=lab.thorough), phases)
 
 

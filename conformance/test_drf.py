@@ -9,6 +9,7 @@ from specqual.conformance.draws import SUMS
 from specqual.conformance.drive import Answer, guarded, serve, serve_any
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import basic_requests, greedy_requests, prompt
+from specqual.conformance.hazards import drafted as drafted_rounds
 from specqual.conformance.lab import Lab, taped
 from specqual.conformance.rounding import EXACT
 from specqual.conformance.tapes import interval
@@ -67,7 +68,7 @@ def test_q_equals_the_reference_drafters_on_the_same_tape(lab: Lab) -> Evidence:
                 "high": [i[1] for i in own],
             }
             cases.append({"what": what, **limits, **numbers, **twin.sampled(tokens, r, request.sampling)})
-    return Evidence("laws", cases)
+    return Evidence("laws", cases, [Guard("laws of a draft", len(cases))])
 
 
 @clause("DRF-3")
@@ -98,5 +99,6 @@ def test_the_drafters_context_equals_a_replay(lab: Lab) -> Evidence:
             what = f"tick {tick}: largest relative error of a row of {name}"
             cases.append({"what": what, "expected": 0.0, "actual": worst, "tolerance": tolerance})
 
-    serve_any(decoder, [request], on_tick=look)
-    return Evidence("values", cases)
+    rounds = drafted_rounds(serve_any(decoder, [request], on_tick=look))
+    rejected = sum(r.accepted < len(r.proposals) for r in rounds)
+    return Evidence("values", cases, [Guard("rounds with a rejected draft", rejected)])

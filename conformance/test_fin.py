@@ -8,8 +8,9 @@ from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, DecoderError, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import greedy_requests
+from specqual.conformance.hazards import last_rounds, traced
 from specqual.conformance.lab import Lab, scripted
-from specqual.conformance.scripts import continuation, mask_id
+from specqual.conformance.scripts import allowed, continuation, mask_id
 from specqual.conformance.ties import tie_of
 from specqual.contract import (
     Finished,
@@ -17,6 +18,7 @@ from specqual.contract import (
     Proposal,
     Refused,
     Request,
+    Round,
     Script,
     ScriptContext,
     Scripted,
@@ -74,7 +76,7 @@ def compared(lab: Lab, what: str, answer: Answer, known: Sequence[int], ends: En
 
 
 def known_drafts(
-    first: int, known: Sequence[int], tail: str, stop: int | None = None, most: int | None = None
+    lab: Lab, first: int, known: Sequence[int], tail: str, stop: int | None = None, most: int | None = None
 ) -> Script:
     """A drafter that knows the output, all of it or all but the last draft of a round, which may be the stop id.
 
@@ -89,7 +91,7 @@ def known_drafts(
             tokens[-1] = next(token for token in (0, 1) if token != tokens[-1])
         if tail == "last draft the stop id" and tokens and stop is not None:
             tokens[-1] = stop
-        return Proposal.certain(tuple(tokens))
+        return allowed(lab, context, tokens, known[start:])
 
     return draft
 
@@ -98,19 +100,29 @@ def known_drafts(
 def test_output_ends_with_the_first_stop_id(lab: Lab) -> Evidence:
     lab.require_fields("stop_ids")
     base = base_of(lab, "FIN-1", lab.effort.span)
-    known, cases = continuation(lab, base), []
-    for token in dict.fromkeys(known[: lab.effort.span]):
-        last = known.index(token) + 1  # where the budget ends with it, it ends the output all the same
+    known, cases, answers = continuation(lab, base), [], list[Answer]()
+    stops = [(token,) for token in dict.fromkeys(known[: lab.effort.span])] if lab.has("stops") else []
+    for ids in stops:
+        last = known.index(ids[0]) + 1  # where the budget ends with it, it ends the output all the same
         for budget in (base.max_tokens, last):
-            answer = serve(lab.decoder, [replace(base, stop_ids=(token,), max_tokens=budget)])[0]
-            what = f"stop id {token} in {budget} tokens"
-            cases += compared(lab, what, answer, known, stopping(lab, (token,), budget))
-    two = tuple(sorted(set(known[2:4])))
-    answer = serve(lab.decoder, [replace(base, stop_ids=two)])[0]
-    cases += compared(lab, f"stop ids {list(two)}", answer, known, stopping(lab, two, base.max_tokens))
+            answers.append(serve(lab.decoder, [replace(base, stop_ids=ids, max_tokens=budget)])[0])
+            what = f"stop id {ids[0]} in {budget} tokens"
+            cases += compared(lab, what, answers[-1], known, stopping(lab, ids, budget))
+    if stops:
+        two = tuple(sorted(set(known[2:4])))
+        answers.append(serve(lab.decoder, [replace(base, stop_ids=two)])[0])
+        cases += compared(lab, f"stop ids {list(two)}", answers[-1], known, stopping(lab, two, base.max_tokens))
     if lab.honours("logit_bias", "ignore_eos") and lab.claims.limits.eos_ids:
         cases += end_of_sequence(lab, replace(base, ignore_eos=False))
-    return Evidence("values", cases)
+    return Evidence("values", cases, stopped(lab, answers))
+
+
+def stopped(lab: Lab, answers: Sequence[Answer]) -> list[Guard]:
+    """Outputs that ended at a stop, and how many of them in a round with drafts."""
+    ends = sum(FinishReason.STOP in answer.reasons for answer in answers)
+    inside = sum(bool(r.proposals) for r in last_rounds(answers))
+    guards = [Guard("outputs ended by a stop", ends)]
+    return [*guards, traced(lab, "stops in a round with drafts", inside)] if lab.drafts else guards
 
 
 def end_of_sequence(lab: Lab, base: Request) -> list[Case]:
@@ -135,20 +147,22 @@ def test_a_stop_id_ends_the_output_at_every_place_of_a_span(lab: Lab) -> Evidenc
     lab.require_fields("stop_ids")
     longest = max(1, lab.longest)
     base = base_of(lab, "FIN-2", 2 * longest + 3)
-    known, cases, inside, bonus = continuation(lab, base), list[Case](), 0, 0
-    for place in range(min(len(known), longest + 3)):
+    known, cases, answers = continuation(lab, base), list[Case](), list[Answer]()
+    for place in range(min(len(known), longest + 3) if lab.has("stops") else 0):
         token = known[place]
         last = len(ended(lab, known, (token,), base.max_tokens)[0]) - 1
-        inside += 1 <= last <= longest
-        bonus += 2 <= last <= longest + 1
         tails: list[tuple[str, int | None]] = [("all drafts right", None), ("last draft wrong", None)]
         tails += [("last draft the stop id", None), ("all drafts right, up to the token before", max(0, last - 1))]
         for tail, most in tails:
-            with scripted(lab.decoder, known_drafts(len(base.prompt), known, tail, token, most)):
-                answer = serve(lab.decoder, [replace(base, stop_ids=(token,))])[0]
+            with scripted(lab.decoder, known_drafts(lab, len(base.prompt), known, tail, token, most)):
+                answers.append(serve(lab.decoder, [replace(base, stop_ids=(token,))])[0])
             ends = stopping(lab, (token,), base.max_tokens)
-            cases += compared(lab, f"stop id {token} at token {last}, {tail}", answer, known, ends)
-    return Evidence("values", cases, [Guard("stop inside a span", inside), Guard("stop on the bonus token", bonus)])
+            cases += compared(lab, f"stop id {token} at token {last}, {tail}", answers[-1], known, ends)
+    drafted = [r for r in last_rounds(answers) if r.proposals]
+    inside = sum(len(r.committed) <= r.accepted for r in drafted)
+    bonus = sum(len(r.committed) > r.accepted == len(r.proposals) for r in drafted)
+    guards = [traced(lab, "stop on an accepted draft", inside), traced(lab, "stop on the bonus token", bonus)]
+    return Evidence("values", cases, guards)
 
 
 @clause("FIN-3")
@@ -160,8 +174,9 @@ def test_the_token_budget_is_met_exactly(lab: Lab) -> Evidence:
     cases.append({"what": "greedy output goes on until something ends it", "expected": True, "actual": whole})
     scripts: list[tuple[str, Callable[[], Script] | None]] = [("configured drafter", None)]
     if isinstance(lab.decoder, Scripted):
-        scripts.append(("perfect drafts", lambda: known_drafts(len(base.prompt), known, "all drafts right")))
-    for budget in sorted({1, 2, max(1, k), k + 1, k + 2}):
+        scripts.append(("perfect drafts", lambda: known_drafts(lab, len(base.prompt), known, "all drafts right")))
+    rounds, budgets = list[Round](), {1, 2, max(1, k), k + 1, k + 2} if lab.has("budgets") else {k + 2}
+    for budget in sorted(budgets):
         request = replace(base, max_tokens=budget)
         for label, script in scripts:
             if script is None:
@@ -170,10 +185,13 @@ def test_the_token_budget_is_met_exactly(lab: Lab) -> Evidence:
                 with scripted(lab.decoder, script()):
                     answer = serve(lab.decoder, [request])[0]
             cases += compared(lab, f"max_tokens {budget}, {label}", answer, known, stopping(lab, (), budget))
+            rounds += [r for r in (answer.rounds or ())[-1:] if r.accepted and budget < k + 2]
         if lab.honours("n"):
             answer = serve(lab.decoder, [replace(request, n=2)])[0]
             cases += samples(answer, f"max_tokens {budget}, both of two samples", stopping(lab, (), budget))
-    return Evidence("values", cases)
+    cut = k > 1 and isinstance(lab.decoder, Scripted)
+    hazard = "drafted rounds that the budget kept short"
+    return Evidence("values", cases, [traced(lab, hazard, len(rounds))] if cut else ())
 
 
 def samples(answer: Answer, what: str, ends: Ending) -> list[Case]:
@@ -199,9 +217,10 @@ def test_exactly_one_final_event_and_silence_after_it(lab: Lab) -> Evidence:
         usage = answer.usage.completion_tokens if answer.usage is not None else -1
         what = f"request {place}: final events, tokens after the first of them, tokens charged for"
         cases.append({"what": what, "expected": [1, 0, usage], "actual": seen})
+    before = len(cases)
     for steps in range(3):
         cases += cancelled(lab, base_of(lab, "FIN-4/cancel", lab.effort.tokens), steps)
-    return Evidence("values", cases)
+    return Evidence("values", cases, [Guard("requests cancelled before their end", len(cases) - before)])
 
 
 def cancelled(lab: Lab, request: Request, steps: int) -> list[Case]:
@@ -238,16 +257,16 @@ def test_a_stop_string_ends_the_output_with_the_token_that_completes_it(lab: Lab
     if text is None:
         raise NotOffered("there is no tokenizer beside the target")
     base = base_of(lab, "FIN-5", lab.effort.span)
-    known, cases = list(continuation(lab, base)), list[Case]()
+    known, cases, answers = list(continuation(lab, base)), list[Case](), list[Answer]()
     known = known[: base.max_tokens]
     for width in (1, 2, 3):
         for start in range(1, len(known) - width, max(1, len(known) // 4)):
             stop = text.decode(known[start : start + width])
             if not stop or "\ufffd" in stop:
                 continue
-            answer = serve(lab.decoder, [replace(base, stop_strings=(stop,))])[0]
-            cases += compared(lab, f"stop string {stop!r}", answer, known, partial(completed, text, stop))
-    return Evidence("values", cases)
+            answers.append(serve(lab.decoder, [replace(base, stop_strings=(stop,))])[0])
+            cases += compared(lab, f"stop string {stop!r}", answers[-1], known, partial(completed, text, stop))
+    return Evidence("values", cases, stopped(lab, answers))
 
 
 def completed(text: Text, stop: str, path: Sequence[int]) -> tuple[list[int], str]:
@@ -261,7 +280,7 @@ def completed(text: Text, stop: str, path: Sequence[int]) -> tuple[list[int], st
 @clause("FIN-6")
 def test_a_token_that_means_something_elsewhere_is_a_token(lab: Lab) -> Evidence:
     lab.require_fields("logit_bias")
-    base, cases = base_of(lab, "FIN-6", lab.longest + 2), list[Case]()
+    base, cases, accepted = base_of(lab, "FIN-6", lab.longest + 2), list[Case](), 0
     limits = lab.claims.limits
     ending = () if lab.honours("ignore_eos") else limits.eos_ids
     for token in sorted({0, mask_id(lab), limits.vocab_size - 1}.difference(ending)):
@@ -270,11 +289,13 @@ def test_a_token_that_means_something_elsewhere_is_a_token(lab: Lab) -> Evidence
         answer = serve(lab.decoder, [request])[0]
         cases += compared(lab, f"token {token} made the best everywhere, configured drafter", answer, expected, ends)
         if isinstance(lab.decoder, Scripted):
-            with scripted(lab.decoder, known_drafts(len(base.prompt), expected, "all drafts right")):
+            with scripted(lab.decoder, known_drafts(lab, len(base.prompt), expected, "all drafts right")):
                 answer = serve(lab.decoder, [request])[0]
             cases += compared(lab, f"token {token} made the best everywhere, and drafted", answer, expected, ends)
+            accepted += sum(r.accepted for r in answer.rounds or ())
             cases += aliases(lab, request, token, ends)
-    return Evidence("values", cases)
+    hazard = traced(lab, "such tokens drafted and accepted", accepted)
+    return Evidence("values", cases, [hazard] if lab.longest and isinstance(lab.decoder, Scripted) else ())
 
 
 def aliases(lab: Lab, request: Request, token: int, ends: Ending) -> list[Case]:
@@ -284,7 +305,7 @@ def aliases(lab: Lab, request: Request, token: int, ends: Ending) -> list[Case]:
     for temperature in (0.0, 1.0) if lab.honours("temperature") else (0.0,):
         asked = replace(request, sampling=replace(request.sampling, temperature=temperature))
         for alias in (token - size, token + size):
-            with scripted(lab.decoder, known_drafts(len(request.prompt), [alias] * len(expected), "all drafts right")):
+            with scripted(lab.decoder, known_drafts(lab, len(request.prompt), [alias] * len(expected), "all drafts right")):
                 answer = serve(lab.decoder, [asked])[0]
             what = f"token {token} the only choice at temperature {temperature:g}, and {alias}, which is none, drafted"
             cases += compared(lab, what, answer, expected, ends)

@@ -11,11 +11,12 @@ from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import basic_requests, greedy_requests, requests, smallest
 from specqual.conformance.greedy import Serve, case_of, minimal, verdict_of
+from specqual.conformance.hazards import batch, beside, lengths, traced, undrafted
 from specqual.conformance.lab import Lab, scripted
 from specqual.conformance.rounding import ENOUGH, NEAR
 from specqual.conformance.scripts import Pattern, greedy_patterns
 from specqual.conformance.verdicts import Verdict
-from specqual.contract import Decoder, Request, Scoring, Scripted, Traced
+from specqual.contract import Decoder, Request, Scoring, Scripted
 
 
 def alone(decoder: Decoder) -> Serve:
@@ -44,16 +45,18 @@ def violated(cases: list[Case]) -> bool:
 
 
 def hazards(lab: Lab, cases: list[Case]) -> list[Guard]:
-    """What must have happened for equality to mean anything, where the decoder lets that be seen."""
-    if not isinstance(lab.decoder, Traced):
-        return []
-    return [Guard(name, sum(case[name] for case in cases)) for name in ("acceptances", "rejections")]
+    """What must have happened for equality to mean anything, as far as the decoder lets that be seen."""
+    return [traced(lab, name, sum(case[name] for case in cases)) for name in ("acceptances", "rejections")]
 
 
 @clause("GE-1")
 def test_greedy_tokens_are_the_targets_with_the_configured_drafter(lab: Lab) -> Evidence:
-    cases = judged(lab, lab.answer, basic_requests(lab), "configured drafter")
-    return Evidence("greedy", cases, hazards(lab, cases) if lab.drafts else ())
+    wanted = basic_requests(lab)
+    cases = judged(lab, lab.answer, wanted, "configured drafter")
+    if violated(cases):
+        return Evidence("greedy", cases)
+    reached = lengths(lab, [lab.answer(request) for request in wanted])
+    return Evidence("greedy", cases, [*reached, *(hazards(lab, cases) if lab.drafts else ())])
 
 
 @clause("GE-2")
@@ -82,7 +85,7 @@ def test_greedy_output_does_not_depend_on_the_draft_length(lab: Lab) -> Evidence
         cases = [*judged(lab, alone(decoder), wanted, f"draft length {length}"), *cases]
         if violated(cases):
             break
-    return Evidence("greedy", cases)
+    return Evidence("greedy", cases, hazards(lab, cases) if lab.drafts else ())
 
 
 @clause("GE-4")
@@ -90,29 +93,35 @@ def test_greedy_output_does_not_depend_on_the_drafts(lab: Lab) -> Evidence:
     decoder = lab.decoder
     if not lab.longest:
         raise NotOffered("speculation is off")
-    cases: list[Case] = []
+    cases, answers = list[Case](), list[Answer]()
     request = greedy_requests(lab, "GE-4", 1, lab.effort.span)[0]
+
+    def ask(request: Request) -> Answer:
+        answers.append(serve(decoder, [request])[0])
+        return answers[-1]
+
     for name, pattern in greedy_patterns(lab.longest).items():
         with scripted(decoder, pattern.script(lab, request)):
-            cases = [*judged(lab, alone(decoder), [request], f"scripted drafts: {name}"), *cases]
+            cases = [*judged(lab, ask, [request], f"scripted drafts: {name}"), *cases]
         if violated(cases):
             break
-    return Evidence("greedy", cases, hazards(lab, cases))
+    silent = traced(lab, "drafts behind a round without", undrafted(answers))
+    return Evidence("greedy", cases, [*hazards(lab, cases), silent])
 
 
 @clause("GE-5")
 def test_greedy_output_does_not_depend_on_neighbours(lab: Lab) -> Evidence:
-    decoder, envelope = lab.decoder, lab.envelope()
+    envelope = lab.envelope()
     wanted = greedy_requests(lab, "GE-5", max(3, lab.effort.prompts), lab.effort.span)
     wanted = [replace(r, max_tokens=max(1, r.max_tokens - 3 * i)) for i, r in enumerate(wanted)]
-    together = serve(decoder, wanted)
+    together = batch(lab, wanted)
     single = [lab.answer(request) for request in wanted]
     label = f"one of {len(wanted)} concurrent requests"
     cases = [
         case_of(lab, answer, label=label, envelope=envelope, plain=one.output, against="the request alone")
         for answer, one in zip(together, single, strict=True)
     ]
-    return Evidence("greedy", cases)
+    return Evidence("greedy", cases, [beside(lab, [together])])
 
 
 @clause("GE-6")
@@ -135,7 +144,7 @@ def test_greedy_output_is_right_for_any_request(lab: Lab) -> Evidence:
 
     found = smallest(strategy, fails, lab.effort.examples, lab.random("GE-6"))
     if found is None:
-        return Evidence("greedy", cases)
+        return Evidence("greedy", cases, hazards(lab, cases)[1:] if lab.longest else ())
     fails(found)
     return Evidence("greedy", cases[-1:], notes={"tried": len(cases)})
 

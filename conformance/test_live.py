@@ -7,6 +7,7 @@ from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, NotOffered, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import basic_requests, greedy_requests
+from specqual.conformance.hazards import drafted, undrafted
 from specqual.conformance.lab import Lab, scripted
 from specqual.conformance.scripts import greedy_patterns
 from specqual.contract import Round, Sampling, Scripted
@@ -22,7 +23,7 @@ def probe(lab: Lab) -> list[Answer]:
     return [lab.answer(request) for request in wanted]
 
 
-def drafted(answers: list[Answer]) -> list[Round]:
+def behind_first(answers: list[Answer]) -> list[Round]:
     """Every round behind a first one."""
     return [r for answer in answers for r in answer.rounds or () if r.start >= len(answer.request.prompt)]
 
@@ -32,7 +33,7 @@ def shapes(answers: list[Answer]) -> list[list[int]]:
     return [
         [r.start + 1 - len(answer.request.prompt), len(r.proposals), r.accepted]
         for answer in answers
-        for r in drafted([answer])
+        for r in behind_first([answer])
     ]
 
 
@@ -41,7 +42,7 @@ def test_speculation_ran(lab: Lab) -> Evidence:
     if not lab.drafts:
         raise NotOffered("no drafter is configured")
     answers = probe(lab)
-    rounds = drafted(answers)
+    rounds = behind_first(answers)
     proposed, accepted = sum(len(r.proposals) for r in rounds), sum(r.accepted for r in rounds)
     forwards = sum(r.target_forwards for r in rounds)
     emitted = sum(len(r.committed) for r in rounds)
@@ -62,18 +63,18 @@ def test_rounds_of_every_shape_occur(lab: Lab) -> Evidence:
         for name in ("perfect", "wrong", "wrong at j", "sometimes empty"):
             with scripted(lab.decoder, patterns[name].script(lab, request)):
                 answers.append(serve(lab.decoder, [request])[0])
-    rounds = drafted(answers)
+    rounds = behind_first(answers)
     drafts = [r for r in rounds if r.proposals]
     shapes = {
         "first draft rejected": sum(r.accepted == 0 for r in drafts),
         "partial acceptance": sum(0 < r.accepted < len(r.proposals) for r in drafts),
         "full acceptance": sum(r.accepted == len(r.proposals) for r in drafts),
-        "round without drafts": len(rounds) - len(drafts),
+        "drafts behind a round without": undrafted(answers),
     }
     if lab.longest < 2:
         del shapes["partial acceptance"]
     if not isinstance(lab.decoder, Scripted):
-        del shapes["round without drafts"]  # some drafters have no such rounds, and nobody can ask for one
+        del shapes["drafts behind a round without"]  # some drafters have no such rounds, and nobody can ask for one
     return Evidence("occurrences", guards=[Guard(name, count) for name, count in shapes.items()])
 
 
@@ -84,7 +85,8 @@ def test_the_trace_is_a_history_of_the_output(lab: Lab) -> Evidence:
     def equal(what: str, expected: object, actual: object) -> None:
         cases.append({"what": what, "expected": expected, "actual": actual})
 
-    for number, answer in enumerate(probe(lab)):
+    answers = probe(lab)
+    for number, answer in enumerate(answers):
         tokens, where = list(answer.request.prompt), f"request {number}"
         for index, r in enumerate(answer.rounds or ()):
             at = f"{where}, round {index}"
@@ -100,4 +102,4 @@ def test_the_trace_is_a_history_of_the_output(lab: Lab) -> Evidence:
             equal(f"{at}: commits no more than that", True, len(r.committed) <= r.accepted + 1)
             tokens += r.committed
         equal(f"{where}: committed tokens are the output", list(answer.output), tokens[len(answer.request.prompt) :])
-    return Evidence("values", cases)
+    return Evidence("values", cases, [Guard("rounds with drafts", len(drafted(answers)))] if lab.drafts else ())

@@ -28,8 +28,8 @@ def test_recurrent_state_equals_a_replay_behind_undrafted_and_mixed_rounds(lab: 
     recurrent(lab)
     if not lab.longest:
         raise NotOffered("speculation is off")
-    hazards = ["states compared", "undrafted behind an acceptance", "drafted beside undrafted"]
-    return lab.campaign.scenes("REC", scenes.uneven(lab), hazards)
+    hazards = ["undrafted behind an acceptance", "drafted beside undrafted", "drafted behind undrafted"]
+    return lab.campaign.scenes("REC", scenes.uneven(lab), ["states compared", *hazards])
 
 
 @clause("REC-3")

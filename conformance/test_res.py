@@ -6,7 +6,8 @@ from specqual.conformance import scenes
 from specqual.conformance.chapter import clause
 from specqual.conformance.drive import NotOffered
 from specqual.conformance.evidence import Evidence, Guard
-from specqual.conformance.history import PAGE
+from specqual.conformance.generators import PAGE
+from specqual.conformance.hazards import drafts
 from specqual.conformance.lab import Lab
 from specqual.conformance.longrun import held
 
@@ -14,15 +15,16 @@ from specqual.conformance.longrun import held
 @clause("RES-1")
 def test_pages_and_slots_of_a_history_are_conserved_and_have_one_owner(lab: Lab) -> Evidence:
     lab.campaign.owning()
-    return lab.campaign.evidence("RES", ["accounts closed", "idle ticks"])
+    return lab.campaign.evidence("RES", ["accounts closed", "idle ticks", *drafts(lab)])
 
 
 @clause("RES-2")
 def test_warm_requests_say_what_cold_ones_say(lab: Lab) -> Evidence:
     found = lab.campaign.scenes("RES", scenes.warm(lab), [])
-    if not found.notes.get("prefix hits") and found.cases[0]["difference"] is None:
+    begun, hits = (int(found.notes.get(hazard, 0)) for hazard in ("prompts begun before", "prefix hits"))
+    if begun and not hits and found.cases[0]["difference"] is None:
         raise NotOffered("no prompt was served from what an earlier one left behind")
-    return replace(found, guards=[Guard("prefix hits", int(found.notes.get("prefix hits", 0)))])
+    return replace(found, guards=[Guard("prompts begun before", begun), Guard("prefix hits", hits)])
 
 
 @clause("RES-3")

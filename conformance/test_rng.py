@@ -1,5 +1,6 @@
 """RNG: every random number decides once, and the seed contract is kept."""
 
+from collections import Counter as Counted
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -11,12 +12,15 @@ from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import prompt
+from specqual.conformance.hazards import batch, beside
 from specqual.conformance.kinds import parting
 from specqual.conformance.lab import Lab, taped
 from specqual.conformance.ties import sampled_tie_of
 from specqual.contract import (
     Decoder,
     Key,
+    Method,
+    Purpose,
     Request,
     Round,
     Rule,
@@ -50,6 +54,14 @@ def name(key: Key) -> str:
     return f"{key.seed}/{key.sample}/{key.round_start}/{key.position}/{key.purpose}"
 
 
+def purposes(lab: Lab) -> list[Purpose]:
+    """What numbers must have been drawn for, or some decision never came up."""
+    if not lab.drafts or lab.claims.rule not in (Rule.RATIO, Rule.ONE_HOT):
+        return [Purpose.BONUS]
+    drawn = [] if lab.claims.method is Method.NGRAM else [Purpose.DRAFT]
+    return [*drawn, Purpose.ACCEPT, Purpose.RESIDUAL, Purpose.BONUS]
+
+
 def required(rule: Rule, r: Round, seed: int) -> list[Key]:
     """The numbers that a round's committed tokens must have come from."""
     end = r.start + 1 + len(r.committed)
@@ -62,11 +74,11 @@ def test_no_number_decides_twice(lab: Lab) -> Evidence:
     if rule is Rule.BLOCK:
         raise NotOffered("block verification: its coins are not keyed per token in the contract")
     wanted = sampled(lab, "RNG-1", 3)
-    if lab.honours("n"):
+    if lab.honours("n") and lab.has("samples"):
         wanted[0] = replace(wanted[0], n=2)
     recorded = Recorded(Counter())
     with taped(lab.decoder, recorded):
-        answers = serve(lab.decoder, wanted)
+        answers = batch(lab, wanted)
     cases: list[Case] = []
     known = {request.seed for request in wanted}
     for answer in answers:
@@ -81,7 +93,11 @@ def test_no_number_decides_twice(lab: Lab) -> Evidence:
                 "repeatable": rule in (Rule.NONE, Rule.SAMPLER_MATCH),
             }
         )
-    return Evidence("ledger", cases, [Guard("numbers required", sum(len(case["required"]) for case in cases))])
+    due = Counted(key.rpartition("/")[2] for case in cases for key in case["required"])
+    guards = [Guard(f"numbers for {purpose}", due[purpose]) for purpose in purposes(lab)]
+    rounds = [r for answer in answers for r in answer.rounds or ()]
+    guards += [Guard("rounds of a second sample", sum(r.sample > 0 for r in rounds))] if lab.honours("n") else []
+    return Evidence("ledger", cases, [*guards, beside(lab, [answers])])
 
 
 def outputs(answer: Answer) -> list[list[int]]:
@@ -140,7 +156,7 @@ def test_the_same_seed_gives_the_same_output_whatever_else_is_done(lab: Lab) -> 
     first, *others = sampled(lab, "RNG-2", 3)
     wanted = [replace(first, seed=0), *others]  # zero is a seed like any other
     alone = [serve(lab.decoder, [request])[0] for request in wanted]
-    cases, drafted, open_ = list[Case](), 0, 0
+    cases, together, drafted, open_ = list[Case](), list[Sequence[Answer]](), 0, 0
     served = [
         (what, requests, nullcontext(lab.decoder))
         for what, requests in (("among neighbours", wanted), ("in reverse order", wanted[::-1]))
@@ -148,7 +164,8 @@ def test_the_same_seed_gives_the_same_output_whatever_else_is_done(lab: Lab) -> 
     served += [(what, wanted, decoder) for what, decoder in elsewhere(lab)]
     for what, requests, made in (*served, ("once more", wanted[:1], nullcontext(lab.decoder))):
         with made as decoder:
-            found = {answer.request: answer for answer in serve(decoder, requests)}
+            together.append(batch(lab, requests, decoder))
+            found = {answer.request: answer for answer in together[-1]}
         for answer in alone[: len(requests)]:
             expected, actual, rounds = compared(lab, answer, found[answer.request])
             drafted += rounds if what != "once more" else 0
@@ -158,7 +175,8 @@ def test_the_same_seed_gives_the_same_output_whatever_else_is_done(lab: Lab) -> 
                 cases.append({"what": where, "expected": expected, "actual": actual, **tie})
             else:
                 open_ += 1  # an acceptance may have tipped: without its number, a tie cannot be told from a fault
-    guards = [Guard("repeated outputs that parted, and could be judged", 0, open_)] if open_ else []
+    guards = [beside(lab, together)]
+    guards += [Guard("repeated outputs that parted, and could be judged", 0, open_)] if open_ else []
     if lab.claims.seed is SeedContract.EQUAL_DRAFT_LENGTHS and alone[0].rounds and lab.drafts:
         guards.append(Guard("rounds of equal draft length", drafted))
     return Evidence("values", cases, guards)
@@ -175,15 +193,19 @@ def chance_of(lab: Lab, request: Request, output: Sequence[int]) -> float:
 def test_seeds_and_samples_are_different_streams(lab: Lab) -> Evidence:
     lab.require_fields("seed")
     base = sampled(lab, "RNG-3", 1)[0]
-    names = [f"seed {base.seed + i}" for i in range(SEEDS)]
-    found = [serve(lab.decoder, [replace(base, seed=base.seed + i)])[0].output for i in range(SEEDS)]
-    families, equal = [list(range(SEEDS))], list[tuple[int, int]]()
+    seeds = [base.seed + i for i in range(SEEDS if lab.has("seeds") else 1)]
+    names = [f"seed {seed}" for seed in seeds]
+    found = [serve(lab.decoder, [replace(base, seed=seed)])[0].output for seed in seeds]
+    families, equal = [list(range(len(seeds)))], list[tuple[int, int]]()
+    guards = [Guard("different outputs under different seeds", len(set(found)), 2)]
     if lab.honours("n"):
-        names += [f"sample {i} of seed {base.seed}" for i in range(SAMPLES)]
-        found += serve(lab.decoder, [replace(base, n=SAMPLES)])[0].samples
-        families.append(list(range(SEEDS, SEEDS + SAMPLES)))
-        apart = parting(found[0], found[SEEDS]) is not None and not lab.must_repeat  # RNG-2 tells ties from faults
-        equal += [(0, SEEDS)] if lab.claims.seed is not SeedContract.NONE and not apart else []
+        several = serve(lab.decoder, [replace(base, n=SAMPLES if lab.has("samples") else 1)])[0].samples
+        names += [f"sample {i} of seed {base.seed}" for i in range(len(several))]
+        found += several
+        families.append(list(range(len(seeds), len(found))))
+        guards.append(Guard("different outputs of several samples", len(set(several)), 2))
+        apart = parting(found[0], several[0]) is not None and not lab.must_repeat  # RNG-2 tells ties from faults
+        equal += [(0, len(seeds))] if lab.claims.seed is not SeedContract.NONE and not apart else []
     case = {
         "label": f"sampled behind {list(base.prompt)}",
         "names": names,
@@ -193,4 +215,4 @@ def test_seeds_and_samples_are_different_streams(lab: Lab) -> Evidence:
         "equal": equal,
         "alpha": lab.budget.take("RNG-3"),
     }
-    return Evidence("streams", [case])
+    return Evidence("streams", [case], guards)

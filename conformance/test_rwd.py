@@ -5,6 +5,7 @@ from specqual.conformance.chapter import clause
 from specqual.conformance.compare import comparable
 from specqual.conformance.drive import NotOffered
 from specqual.conformance.evidence import Evidence
+from specqual.conformance.generators import edges
 from specqual.conformance.lab import Lab
 
 ROUNDS = ["partial acceptance", "full acceptance", "first draft rejected"]
@@ -22,4 +23,6 @@ def test_caches_equal_a_replay_for_every_acceptance_at_every_offset_to_an_edge(l
         raise NotOffered("speculation is off")
     comparable(lab, lab.campaign.twin)
     accepted = [f"{count} drafts accepted" for count in range(lab.longest + 1)]
-    return lab.campaign.scenes("RWD", scenes.offsets(lab, thorough=lab.thorough), ["states compared", *accepted])
+    across = [f"drafted rounds across {edge} tokens" for edge in edges(lab)]
+    hazards = ["states compared", "drafted behind undrafted", *accepted, *across]
+    return lab.campaign.scenes("RWD", scenes.offsets(lab, thorough=lab.thorough), hazards)

@@ -3,34 +3,38 @@
 from specqual.conformance import scenes
 from specqual.conformance.chapter import clause
 from specqual.conformance.drive import guarded, serve
-from specqual.conformance.evidence import Case, Evidence
-from specqual.conformance.history import CHUNK, PAGE
+from specqual.conformance.evidence import Case, Evidence, Guard
+from specqual.conformance.generators import CHUNK, PAGE
+from specqual.conformance.hazards import drafts
 from specqual.conformance.lab import Lab
 
 
 @clause("SCH-1")
 def test_preempted_and_rescheduled_requests_of_a_history_say_the_same(lab: Lab) -> Evidence:
-    lags = ["ticks with lag 1"] if 1 in lab.campaign.stage.lags else []
-    return lab.campaign.evidence("SCH", ["preempted", "resumed", *lags])
+    lags = ["ticks with a round in flight"] if lab.campaign.lagging else []
+    hazards = ["preempted", "resumed", "chunks changed under way", *lags, *drafts(lab)]
+    return lab.campaign.evidence("SCH", hazards)
 
 
 @clause("SCH-2")
 def test_a_request_that_waits_at_any_phase_says_the_same(lab: Lab) -> Evidence:
-    lags = ["preempted in flight"] if 1 in lab.campaign.stage.lags else []
-    phases = ["preempted while waiting", "preempted behind a round", *lags]
+    phases = ["preempted while waiting", "preempted behind a round", *drafts(lab)]
+    phases += ["preempted in flight"] if lab.campaign.lagging else []
+    phases += ["preempted while being filled"] if lab.campaign.gradual else []
     return lab.campaign.scenes("SCH", scenes.around(lab, "preempt", thorough=lab.thorough), phases)
 
 
 @clause("SCH-3")
 def test_a_prompt_takes_no_more_passes_than_it_has_chunks(lab: Lab) -> Evidence:
-    cases: list[Case] = []
+    cases, longer = list[Case](), 0
     for length, chunk in ((1, CHUNK), (17, PAGE), (CHUNK, CHUNK), (CHUNK + 1, CHUNK), (2 * CHUNK + 2, 3 * PAGE)):
         request = scenes.requests(lab, f"SCH-3/{length}", [length], 6)[0]
         with lab.campaign.twin.fresh() as decoder:
             guarded("schedule", lambda size=chunk: decoder.schedule(chunk=size))
             rounds = serve(decoder, [request])[0].rounds or ()
+        longer += len(request.prompt) > CHUNK
         most = [-(-len(request.prompt) // chunk)] + [1] * (len(rounds) - 1)
         more = [max(0, r.target_forwards - count) for r, count in zip(rounds, most, strict=True)]
         what = f"passes too many of each round, prompt {length}, chunk {chunk}"
         cases.append({"what": what, "expected": [0] * len(more), "actual": more})
-    return Evidence("values", cases)
+    return Evidence("values", cases, [Guard("prompts of more than a chunk", longer)])

@@ -20,7 +20,7 @@ def decide(cases: Sequence[Case]) -> Decision:
             if outputs[one] != outputs[other]:
                 detail = f"{names[one]} and {names[other]} are one stream, and their outputs differ"
                 return Decision(Verdict.VIOLATED, detail, case=index)
-        for family in families:
+        for family in (family for family in families if len(family) > 1):
             share = float(case["alpha"]) / len(cases) / len(families) / (len(family) - 1)
             groups = [[other for other in family if outputs[other] == outputs[one]] for one in family]
             for group in groups:
