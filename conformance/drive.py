@@ -76,8 +76,8 @@ class Answer:
     """Everything that came back for one request.
 
     `samples` are the output ids; `finals` counts final events, `late` the tokens that came after the first of them.
-    `told` are its tokens as they came, event by event; `rounds` are None where the decoder is not Traced. `span` are the
-    places of its first and its last tokens among all that ever came; None if none did.
+    `told` are its tokens as they came, event by event; `rounds` are None where the decoder is not Traced. `span` are
+    the places of its first and its last tokens among all that ever came; None if none did.
     """
 
     request: Request

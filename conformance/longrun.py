@@ -46,7 +46,8 @@ def rejected(lab: Lab, request: Request) -> tuple[Case, int, int]:
             place = len(context.tokens) - len(request.prompt)
             plain.advance(place + 1)
             right = plain.output[place] if place < len(plain.output) else 0
-            return allowed(lab, context, [(right + 1 + slot) % vocabulary for slot in range(context.max_draft)], [right])
+            drafts = [(right + 1 + slot) % vocabulary for slot in range(context.max_draft)]
+            return allowed(lab, context, drafts, [right])
 
         guarded("script", lambda: rejecting.decoder.script(wrong))
         guarded("schedule", lambda: plain.decoder.schedule(draft=0))

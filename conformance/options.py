@@ -51,7 +51,7 @@ def add_options(parser: pytest.Parser) -> None:
         default=False,
         help="print minutes, tokens and what would be seen; run nothing",
     )
-    what = "do not draw this feature, or those that begin so; for tests of the suite itself; repeatable (--list)"
+    what = "do not draw this feature, or those that begin so; for tests of the suite itself; repeatable"
     add("--without", action="append", default=[], metavar="FEATURE", help=what)
     add("--report", metavar="DIR", help="write report.jsonl, index.html and junit.xml there")
     add("--waivers", metavar="FILE", help="TOML file of excused clauses")

@@ -1,6 +1,7 @@
 """docs/SPEC.md as a rendering of the clause table: `python -m specqual.conformance.spec > docs/SPEC.md`."""
 
 from .clauses import CHAPTERS, CLAUSES
+from .features import FEATURES, needed_by
 
 PREFACE = """\
 # Specification
@@ -51,9 +52,23 @@ later: dropping d when q(d) < 1/2 with p = (2, 1, 1)/4 and q = (1, 2, 1)/4 yield
 """
 
 
+HAZARDS = """\
+## Hazards
+
+A clause is about a hazard, and counts how often it occurred: in events, rounds and states, never in what was asked for.
+Where it did not occur the clause is INCONCLUSIVE, whatever it saw; where nothing that the decoder offers would show it,
+the verdict says so. `--without FEATURE` (repeatable; a name, or how several begin) leaves a feature out of everything
+that is drawn. It is there to test the suite itself: the clauses that need the feature stay open.
+
+| feature | what is drawn | INCONCLUSIVE without it |
+|---|---|---|
+"""
+
+
 def render() -> str:
     """The whole page, one heading per clause."""
-    parts = [PREFACE]
+    rows = (f"| {feature.name} | {feature.drawn} | {', '.join(feature.clauses)} |" for feature in FEATURES.values())
+    parts = [PREFACE, HAZARDS + "\n".join(rows) + "\n"]
     for chapter, title in CHAPTERS.items():
         parts.append(f"## {chapter}: {title}\n")
         for clause in CLAUSES.values():
@@ -62,6 +77,7 @@ def render() -> str:
                 parts.append(
                     f"### {clause.id} ({clause.level})\n\n{clause.requirement}\n\n"
                     f"- Needs: {needs}\n- Decided by: {clause.decided}\n- Source: {clause.source}\n"
+                    + (f"- Open without: {', '.join(found)}\n" if (found := needed_by(clause.id)) else "")
                 )
     return "\n".join(parts)
 

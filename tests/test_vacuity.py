@@ -1,5 +1,5 @@
-"""Every chapter proves that its hazard occurred: without the feature that brings it, its clauses are INCONCLUSIVE, and with
-everything drawn they are decided."""
+"""Every chapter proves that its hazard occurred: without the feature that brings it, its clauses are INCONCLUSIVE, and
+with everything drawn they are decided."""
 
 import pytest
 
