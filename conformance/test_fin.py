@@ -305,7 +305,8 @@ def aliases(lab: Lab, request: Request, token: int, ends: Ending) -> list[Case]:
     for temperature in (0.0, 1.0) if lab.honours("temperature") else (0.0,):
         asked = replace(request, sampling=replace(request.sampling, temperature=temperature))
         for alias in (token - size, token + size):
-            with scripted(lab.decoder, known_drafts(lab, len(request.prompt), [alias] * len(expected), "all drafts right")):
+            script = known_drafts(lab, len(request.prompt), [alias] * len(expected), "all drafts right")
+            with scripted(lab.decoder, script):
                 answer = serve(lab.decoder, [asked])[0]
             what = f"token {token} the only choice at temperature {temperature:g}, and {alias}, which is none, drafted"
             cases += compared(lab, what, answer, expected, ends)
