@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .clauses import CLAUSES
+from .clauses import ordered
 from .report import Loaded
 from .verdicts import Verdict
 
@@ -47,9 +47,3 @@ def compare(before: Loaded, header: Mapping[str, Any], results: Iterable[Mapping
 def differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether two lines about one clause say something else."""
     return before["verdict"] != now["verdict"] or (now["verdict"] in TOLD and before["detail"] != now["detail"])
-
-
-def ordered(names: Iterable[str]) -> tuple[str, ...]:
-    """Clause ids in the order of the table; those that the suite no longer has come last."""
-    places = {name: place for place, name in enumerate(CLAUSES)}
-    return tuple(sorted(names, key=lambda name: (places.get(name, len(places)), name)))

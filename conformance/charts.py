@@ -1,7 +1,7 @@
 """What a report shows as plots: acceptance, regret and the growth of evidence, each from the recorded lines alone."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import log, log10, sqrt
@@ -121,14 +121,11 @@ def trajectory(line: Line) -> Chart | None:
     top = max(*heights, limit)
     plot = Plot(title, across, linear("e-value, log10", min(*heights, 0.0), top))
     plot.rule(limit, "enough to reject")
-    for number, path in enumerate(paths):
-        plot.line(path, number, str(cases[number].get("label", "")))
+    labels = tuple(str(case.get("label", "")) for case in cases)
+    for number, (path, label) in enumerate(zip(paths, labels, strict=True)):
+        plot.line(path, number, label)
     caption = (
         "Each request by itself; their mean decides. An e-value is what a fair bet against the claim has won: if the "
         "claim is true, it is unlikely to grow, whenever one stops."
     )
-    return Chart(f"trajectory-{line['clause']}", title, plot.markup(), caption, labels(cases))
-
-
-def labels(cases: Iterable[Line]) -> tuple[str, ...]:
-    return tuple(str(case.get("label", "")) for case in cases)
+    return Chart(f"trajectory-{line['clause']}", title, plot.markup(), caption, labels)

@@ -3,7 +3,7 @@
 The rows stand in `specification`, by group of chapters.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,14 @@ _ROWS = (
 CLAUSES: dict[str, Clause] = {
     row[0]: Clause(row[0], row[1], row[2], tuple(row[3].split()), row[4], row[5]) for row in _ROWS
 }
+PLACES = {identifier: place for place, identifier in enumerate(CLAUSES)}
 JUDGE_ONLY = frozenset({"LAW-1"})  # says something about the suite, nothing about the decoder
+PLAYED = frozenset({"RWD", "REC", "ISO", "SCH", "CXL", "RES"})  # chapters that look at the same histories
+
+
+def ordered(names: Iterable[str]) -> tuple[str, ...]:
+    """Clause ids in the order of the table, each once; those that the suite no longer has come last."""
+    return tuple(sorted(set(names), key=lambda name: (PLACES.get(name, len(PLACES)), name)))
 
 
 def status_of(results: Sequence[Mapping[str, Any]], profile: Profile) -> Status:
@@ -81,6 +88,17 @@ def matching(pattern: str) -> Iterator[Clause]:
         yield exact
         return
     yield from (clause for clause in CLAUSES.values() if clause.id.startswith(pattern.upper()))
+
+
+def selected(patterns: Iterable[str]) -> frozenset[str]:
+    """The ids that these patterns match; ValueError names one that matches none."""
+    found = set[str]()
+    for pattern in patterns:
+        ids = {clause.id for clause in matching(pattern)}
+        if not ids:
+            raise ValueError(f"no clause is named {pattern!r} or begins with it")
+        found |= ids
+    return frozenset(found)
 
 
 def listing() -> str:

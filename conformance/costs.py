@@ -15,10 +15,11 @@ from specqual.contract import Decoder, Make, Setup, Tokens
 
 from . import estimate
 from .check import decided
-from .clauses import CLAUSES
+from .clauses import CLAUSES, ordered
 from .lab import Lab, Run
 from .options import listed
 from .resolve import resolve
+from .veil import BlackBox
 from .verdicts import Profile, Verdict
 
 PAIR = ("nano/hybrid", "nano/hybrid-dflash2")
@@ -52,18 +53,6 @@ def counting(make: Make, tally: Tally) -> Make:
     return build
 
 
-class Bare:
-    """A decoder of which nothing but the base protocol is to be seen."""
-
-    def __init__(self, inner: Decoder) -> None:
-        self.claims = inner.claims
-        self.submit, self.step, self.cancel, self.close = inner.submit, inner.step, inner.cancel, inner.close
-
-
-def bare(make: Make) -> Make:
-    return lambda setup: Bare(make(setup))
-
-
 def record(profile: Profile) -> dict[str, Any]:
     """Costs of every clause of a profile, and the pace they were met at."""
     tally, target, draft = Tally(), *map(fixtures.path, PAIR)
@@ -71,10 +60,9 @@ def record(profile: Profile) -> dict[str, Any]:
     lab = Lab(run)
     pace = estimate.pace(lab, process_time)
     lab.renew()
-    veiled = Lab(replace(run, make=bare(run.make)))
+    veiled = Lab(replace(run, make=lambda setup: BlackBox(run.make(setup))))
     found = {}
-    ids = listed(profile)
-    for name in (name for name in CLAUSES if name in ids):
+    for name in ordered(listed(profile)):
         before, started = Tally(tally.tokens, tally.seconds), process_time()
         (result,) = decided(lab, [name])
         if result.verdict is Verdict.SKIPPED and not CLAUSES[name].needs:  # statistics, where there is no tape

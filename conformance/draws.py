@@ -93,7 +93,7 @@ def case_of(lab: Lab, answer: Answer, number: Number, *, label: str, scripted: b
     request, found = answer.request, list[Case]()
     for sample in range(request.n):
         lab.judge.forward((*request.prompt, *answer.samples[sample]))  # one pass serves every prefix
-        rounds = [r for r in answer.rounds or () if r.sample == sample]
+        rounds = answer.rounds_of(sample)
         found += decisions(lab, request, rounds, number, scripted=scripted)
     return {
         "label": label,

@@ -96,6 +96,10 @@ class Answer:
     def output(self) -> tuple[int, ...]:
         return self.samples[0]
 
+    def rounds_of(self, sample: int) -> list[Round]:
+        """The rounds of one sample; none where the decoder is not Traced."""
+        return [r for r in self.rounds or () if r.sample == sample]
+
     def history(self, place: int | None = None) -> str:
         """The rounds of the first sample in words: prefill 5 · draft 7 accept 2 · …, up to the one that committed the
         output token `place`; empty where the decoder is not Traced."""

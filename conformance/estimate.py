@@ -17,7 +17,7 @@ from typing import Any
 from specqual.contract import Request, Taped, Unsupported
 
 from . import statistics
-from .clauses import CLAUSES
+from .clauses import CLAUSES, PLAYED, ordered
 from .drive import NotOffered, serve
 from .generators import prompt
 from .lab import EFFORTS, Lab
@@ -27,7 +27,7 @@ from .statistics.budget import rate
 from .verdicts import Profile
 
 TABLE = Path(__file__).parent / "costs.json"
-PLAYED = frozenset({"RWD-1", "REC-2", "ISO-1", "SCH-1", "CXL-1", "RES-1"})  # they share the histories; one pays
+PLAYERS = frozenset(f"{chapter}-1" for chapter in PLAYED)  # they share the histories; one pays
 GROWS = {  # the sizes that a clause's cost goes with, where its profile was not recorded; others go with the tokens
     "GE-1": ("prompts", "tokens"),
     "GE-2": ("prompts", "tokens"),
@@ -74,11 +74,11 @@ def costs() -> dict[str, Any]:
 
 def estimate(lab: Lab, clauses: Iterable[str]) -> list[Row]:
     """A row for each clause whose protocols are offered; DecoderError if the probe breaks the decoder."""
-    wanted = [name for name in CLAUSES if name in set(clauses) and offered(lab, name)]
+    wanted = [name for name in ordered(clauses) if offered(lab, name)]
     profile = recorded(lab.run.profile)
     table = costs()["profiles"][profile]
     now, then = pace(lab), Pace(**table["pace"])
-    payer = next((name for name in wanted if name in PLAYED), None)
+    payer = next((name for name in wanted if name in PLAYERS), None)
     rows = []
     for name in wanted:
         paid = "RWD-1" if name == payer else name

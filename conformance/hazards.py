@@ -28,7 +28,7 @@ def undrafted(answers: Iterable[Answer]) -> int:
     count = 0
     for answer in answers:
         for sample in range(answer.request.n):
-            own = [r for r in answer.rounds or () if r.sample == sample][1:]
+            own = answer.rounds_of(sample)[1:]
             count += sum(not r.proposals and bool(behind.proposals) for r, behind in pairwise(own))
     return count
 
@@ -38,7 +38,7 @@ def unlike_lengths(lab: "Lab", answers: Iterable[Answer]) -> int:
     by_index = defaultdict[int, set[int]](set)
     for answer in answers:
         room = answer.request.max_tokens - 1
-        for index, r in enumerate(r for r in answer.rounds or () if r.sample == 0):
+        for index, r in enumerate(answer.rounds_of(0)):
             if index and room >= lab.longest:
                 by_index[index].add(len(r.proposals))
             room -= len(r.committed)
@@ -141,7 +141,7 @@ def last_rounds(answers: Iterable[Answer]) -> list[Round]:
     """The round that ended each answer's first sample at a stop, as far as the trace tells."""
     found = []
     for answer in answers:
-        own = [r for r in answer.rounds or () if r.sample == 0]
+        own = answer.rounds_of(0)
         if own and answer.reasons and answer.reasons[0] is FinishReason.STOP:
             found.append(own[-1])
     return found

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, select_autoescape
 from specqual.contract import Claims
 
 from .charts import charts
-from .clauses import CHAPTERS, CLAUSES
+from .clauses import CHAPTERS, CLAUSES, PLACES
 from .junit import printable
 from .kinds.values import short
 from .sight import visible
@@ -66,9 +66,8 @@ def unseen(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
 
 def page(lines: list[dict[str, Any]]) -> str:
     """Render the lines of a report."""
-    places = {identifier: place for place, identifier in enumerate(CLAUSES)}
     verdicts = [line for line in lines if line["type"] == "verdict"]
-    rows = [row(line) for line in sorted(verdicts, key=lambda line: places[line["clause"]])]
+    rows = [row(line) for line in sorted(verdicts, key=lambda line: PLACES[line["clause"]])]
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=select_autoescape(default=True),

@@ -267,6 +267,29 @@ class Lab:
 
 
 @contextmanager
+def elsewhere(lab: Lab, **changes: Any) -> Iterator[Lab]:
+    """The laboratory of the same decoder with these fields of its setup changed; NotOffered if it cannot be made."""
+    inner = Lab(replace(lab.run, setup=replace(lab.run.setup, **changes)))
+    try:
+        inner.tiny()
+        yield inner
+    finally:
+        inner.renew()
+
+
+@contextmanager
+def scheduled(decoder: Decoder, **sizes: int) -> Iterator[Decoder]:
+    """The decoder under another commit lag or draft length for the body; behind it, no lag and the most drafts."""
+    assert isinstance(decoder, contract.Schedulable)
+    usual = {"lag": 0, "draft": decoder.claims.limits.max_draft}
+    guarded("schedule", lambda: decoder.schedule(**sizes))
+    try:
+        yield decoder
+    finally:
+        guarded("schedule", lambda: decoder.schedule(**{name: usual[name] for name in sizes}))
+
+
+@contextmanager
 def scripted(decoder: Decoder, script: Script) -> Iterator[None]:
     """Give the decoder this drafter for the body."""
     assert isinstance(decoder, contract.Scripted)

@@ -10,7 +10,7 @@ from specqual.contract import Decoder, Make, Rule, Setup, Unsupported
 
 from .chapter import Result
 from .check import decided
-from .clauses import CLAUSES, matching, status_of
+from .clauses import CLAUSES, ordered, selected, status_of
 from .lab import Lab, Run
 from .options import DEFAULTS, listed
 from .resolve import resolve
@@ -106,19 +106,16 @@ def factory(decoder: Make | Decoder | str) -> tuple[str, Make]:
     return f"{decoder.__module__}:{decoder.__qualname__}", decoder
 
 
-def chosen(clauses: Iterable[str] | None, profile: Profile) -> list[str]:
+def chosen(clauses: Iterable[str] | None, profile: Profile) -> tuple[str, ...]:
     """Ids in the order of the table; ValueError names a pattern that finds none."""
     if clauses is None:
-        return [identifier for identifier in CLAUSES if identifier in listed(profile)]
+        return ordered(listed(profile))
     if isinstance(clauses, str):
         raise ValueError(f"clauses: must be a sequence of ids, got the text {clauses!r}")
-    found = set[str]()
-    for pattern in clauses:
-        ids = {clause.id for clause in matching(pattern)}
-        if not ids:
-            raise ValueError(f"clauses: no clause is named {pattern!r} or begins with it")
-        found |= ids
-    return [identifier for identifier in CLAUSES if identifier in found]
+    try:
+        return ordered(selected(clauses))
+    except ValueError as error:
+        raise ValueError(f"clauses: {error}") from None
 
 
 def told(results: Iterable[Result], profile: Profile, status: Status) -> str:

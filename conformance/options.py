@@ -9,7 +9,7 @@ import pytest
 from specqual import fixtures
 from specqual.contract import Rule, Setup
 
-from .clauses import CLAUSES, matching
+from .clauses import CLAUSES, selected
 from .features import features
 from .lab import Run
 from .report import BadReport, Loaded, load
@@ -146,12 +146,10 @@ def read_options(options: Any) -> Asked:
     assert seed is not None
     wanted = listed(profile)
     if options.specqual_clause:
-        wanted = frozenset()
-        for pattern in options.specqual_clause:
-            found = frozenset(clause.id for clause in matching(pattern))
-            if not found:
-                raise BadOption(f"--clause: no clause is named {pattern!r} or begins with it; see --list")
-            wanted |= found
+        try:
+            wanted = selected(options.specqual_clause)
+        except ValueError as error:
+            raise BadOption(f"--clause: {error}; see --list") from error
     try:
         without = features(options.specqual_without)
     except ValueError as error:

@@ -9,7 +9,7 @@ import pytest
 from specqual.contract import Unsupported
 
 from .chapter import RESULT, clause_of, undecided
-from .clauses import CLAUSES, status_of
+from .clauses import PLACES, status_of
 from .drive import DecoderError, NotOffered
 from .lab import Lab
 from .options import Asked, BadOption, read_options
@@ -54,7 +54,6 @@ class Session:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        places = {identifier: place for place, identifier in enumerate(CLAUSES)}
         ours: list[tuple[int, pytest.Item]] = []
         others, dropped = [], []
         for item in items:
@@ -62,7 +61,7 @@ class Session:
             if marker is None:
                 others.append(item)
             elif marker.args[0] in self.asked.clauses:
-                ours.append((places[marker.args[0]], item))
+                ours.append((PLACES[marker.args[0]], item))
             else:
                 dropped.append(item)
         items[:] = [item for _, item in sorted(ours, key=lambda pair: pair[0])] + others

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .baseline import Changes, compare
-from .clauses import CLAUSES
+from .clauses import CLAUSES, PLACES
 from .statistics.budget import ALPHA, total
 from .symptoms import looks_like
 from .verdicts import MEANING, Verdict
@@ -47,7 +47,7 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
         table = Table(box=None, pad_edge=False)
         for name in ("clause", "level", "verdict", "seconds", "what was seen"):
             table.add_column(name, overflow="fold", no_wrap=name != "what was seen", justify="left")
-        for result in sorted(shown, key=lambda r: list(CLAUSES).index(r["clause"])):
+        for result in sorted(shown, key=lambda r: PLACES[r["clause"]]):
             verdict = Verdict(result["verdict"])
             bound = f"(≤ {result['delta']:.3g})" if result["delta"] is not None else ""
             detail = result["detail"] if not result["waiver"] else f"{result['waiver']['reason']}: {result['detail']}"

@@ -11,10 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .verdicts import Verdict
+from .verdicts import DECIDED, Verdict
 
 TABLE = Path(__file__).parent / "symptoms.json"
-DECIDED = frozenset({Verdict.EXACT, Verdict.HOLDS, Verdict.TIE_EXPLAINED, Verdict.VIOLATED, Verdict.WAIVED})
 FAILED = frozenset({Verdict.VIOLATED, Verdict.WAIVED})
 NEAR = 0.5  # of the clauses that fail here or there; a pattern that shares fewer looks like nothing known
 
@@ -61,12 +60,14 @@ def likeness(one: Symptom, violated: Collection[str], decided: Collection[str]) 
 
 def looks_like(results: Sequence[Mapping[str, Any]], index: Index | None = None) -> str | None:
     """One line about the kind of fault that fails as these verdicts do, or None where nothing known does."""
+    violated = {line["clause"] for line in results if line["verdict"] in FAILED}
+    if not violated:
+        return None
     index = index or known()
     decided = {line["clause"] for line in results if line["verdict"] in DECIDED}
-    violated = {line["clause"] for line in results if line["verdict"] in FAILED}
     scores = {one.id: likeness(one, violated, decided) for one in index.symptoms}
     best = max(scores.values(), default=0.0)
-    if not violated or best < NEAR:
+    if best < NEAR:
         return None
     alike = [one for one in index.symptoms if scores[one.id] == best]
     kind, count = Counter(one.kind for one in alike).most_common(1)[0]

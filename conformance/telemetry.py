@@ -10,8 +10,6 @@ from .evidence import Case
 from .judge import LOWEST, log_softmax
 from .lab import Lab
 
-OUTPUT = ("prompt_tokens", "completion_tokens")  # what everybody can recount
-
 
 def charged(what: str, answer: Answer) -> list[Case]:
     """Usage and number of reasons against the tokens that came and the samples that were asked for."""
@@ -45,10 +43,6 @@ def joined(answer: Answer) -> list[list[Tokens]]:
     return [[delta for delta in answer.told if delta.sample == sample] for sample in range(answer.request.n)]
 
 
-def rounds_of(answer: Answer, sample: int) -> list[Round]:
-    return [r for r in answer.rounds or () if r.sample == sample]
-
-
 def roles(rounds: Sequence[Round]) -> Iterator[str]:
     """What each output token of a sample was: of an undrafted round, an accepted draft, a correction, a bonus."""
     for r in rounds:
@@ -69,7 +63,7 @@ def told(lab: Lab, what: str, answer: Answer) -> list[Case]:
         counts = {"expected": [len(delta.ids) for delta in deltas]}
         counts["actual"] = [len(delta.logprobs or ()) for delta in deltas]
         cases.append({"what": f"{where}: entries of each delta", **counts})
-        kinds = list(roles(rounds_of(answer, sample))) or ["token"] * len(output)
+        kinds = list(roles(answer.rounds_of(sample))) or ["token"] * len(output)
         raw = lab.judge.logits((*answer.request.prompt, *output))[len(answer.request.prompt) - 1 :]
         for place, (token, entry, role) in enumerate(zip(output, entries, kinds, strict=False)):
             logp = [max(float(value), LOWEST) for value in log_softmax(raw[place])]

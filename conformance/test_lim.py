@@ -13,7 +13,7 @@ from specqual.conformance.drive import Answer, NotOffered, serve, serve_any
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import greedy_requests, prompt
 from specqual.conformance.greedy import case_of
-from specqual.conformance.lab import Lab, scripted
+from specqual.conformance.lab import Lab, elsewhere, scripted
 from specqual.conformance.mutate import changed
 from specqual.conformance.telemetry import charged
 from specqual.conformance.test_drf import drafted
@@ -29,17 +29,6 @@ HELD = 24  # positions of a drafter that knows few
 STEPS = 11_200
 BYTE = 2**8  # positions that one byte counts
 NEVER = 2  # the best token behind nothing, in the chain table
-
-
-@contextmanager
-def elsewhere(lab: Lab, **changes: Any) -> Iterator[Lab]:
-    """The laboratory of the same decoder with these fields of its setup changed; NotOffered if it cannot be made."""
-    inner = Lab(replace(lab.run, setup=replace(lab.run.setup, **changes)))
-    try:
-        inner.tiny()
-        yield inner
-    finally:
-        inner.renew()
 
 
 @contextmanager

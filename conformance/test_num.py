@@ -1,7 +1,7 @@
 """NUM: stored numbers mean what their formats say, kernels compute what they must, and NaN makes no token."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import combinations
 from math import inf, nan
@@ -17,7 +17,7 @@ from specqual.conformance.drive import Answer, DecoderError, NotOffered, guarded
 from specqual.conformance.evidence import Case, Evidence
 from specqual.conformance.generators import greedy_requests, usable
 from specqual.conformance.greedy import case_of
-from specqual.conformance.lab import Lab, scripted
+from specqual.conformance.lab import Lab, elsewhere, scripted
 from specqual.conformance.mutate import changed
 from specqual.conformance.operations import LENGTHS, Bench
 from specqual.conformance.quantise import beside, quantised, quantised_draft, tiny
@@ -137,17 +137,11 @@ def rows_of(directory: Path) -> tuple[str, str]:
     return embedding, embedding if config.tied else "lm_head.weight"
 
 
-@contextmanager
-def beside_own(lab: Lab, directory: Path) -> Iterator[Lab]:
+def beside_own(lab: Lab, directory: Path) -> AbstractContextManager[Lab]:
     """A laboratory for another target, with the run's drafter where the target is the run's own or a copy of it."""
     own = directory.name == lab.run.setup.target.name
-    alone = {} if own else {"draft": None, "draft_length": None}
-    other = Lab(replace(lab.run, setup=replace(lab.run.setup, target=directory, **alone)))
-    try:
-        other.tiny()
-        yield other
-    finally:
-        other.renew()
+    alone: dict[str, None] = {} if own else {"draft": None, "draft_length": None}
+    return elsewhere(lab, target=directory, **alone)
 
 
 def served(lab: Lab, requests: list[Request], notes: dict[str, str]) -> tuple[Answer, ...]:

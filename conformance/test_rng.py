@@ -2,19 +2,19 @@
 
 from collections import Counter as Counted
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from itertools import takewhile
 from math import log
 
 from specqual.conformance.campaign import takes
 from specqual.conformance.chapter import clause
-from specqual.conformance.drive import Answer, NotOffered, guarded, serve
+from specqual.conformance.drive import Answer, NotOffered, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import prompt
 from specqual.conformance.hazards import batch, beside
 from specqual.conformance.kinds import parting
-from specqual.conformance.lab import Lab, taped
+from specqual.conformance.lab import Lab, scheduled, taped
 from specqual.conformance.ties import sampled_tie_of
 from specqual.contract import (
     Decoder,
@@ -122,18 +122,7 @@ def compared(lab: Lab, one: Answer, other: Answer) -> Compared:
     return [mine], [theirs], drafted
 
 
-@contextmanager
-def scheduled(decoder: Decoder, **sizes: int) -> Iterator[Decoder]:
-    """The decoder under another schedule for the body."""
-    assert isinstance(decoder, Schedulable)
-    guarded("schedule", lambda: decoder.schedule(**sizes))
-    try:
-        yield decoder
-    finally:
-        guarded("schedule", lambda: decoder.schedule(lag=0, draft=decoder.claims.limits.max_draft))
-
-
-def elsewhere(lab: Lab) -> Iterator[tuple[str, AbstractContextManager[Decoder]]]:
+def alike(lab: Lab) -> Iterator[tuple[str, AbstractContextManager[Decoder]]]:
     """Decoders under which the seed contract promises the same: another commit lag, where there is one, and where it
     promises that, too, other draft lengths, drafting switched off by load, and speculation off."""
     decoder, always = lab.decoder, lab.claims.seed is SeedContract.ALWAYS and lab.longest > 0
@@ -161,7 +150,7 @@ def test_the_same_seed_gives_the_same_output_whatever_else_is_done(lab: Lab) -> 
         (what, requests, nullcontext(lab.decoder))
         for what, requests in (("among neighbours", wanted), ("in reverse order", wanted[::-1]))
     ]
-    served += [(what, wanted, decoder) for what, decoder in elsewhere(lab)]
+    served += [(what, wanted, decoder) for what, decoder in alike(lab)]
     for what, requests, made in (*served, ("once more", wanted[:1], nullcontext(lab.decoder))):
         with made as decoder:
             together.append(batch(lab, requests, decoder))

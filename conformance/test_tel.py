@@ -1,7 +1,7 @@
 """TEL: what the decoder tells of itself is what it did: usage, streams, log-probabilities, counters, acceptance."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from random import Random
 
@@ -10,12 +10,12 @@ from specqual.conformance.campaign import takes
 from specqual.conformance.chapter import clause
 from specqual.conformance.drafter import DraftTwin
 from specqual.conformance.draws import slack_of
-from specqual.conformance.drive import Answer, NotOffered, guarded, serve
+from specqual.conformance.drive import Answer, NotOffered, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import basic_requests, greedy_requests
-from specqual.conformance.lab import Lab, scripted
+from specqual.conformance.lab import Lab, scheduled, scripted
 from specqual.conformance.scripts import Pattern, continuation, greedy_patterns, sampled
-from specqual.conformance.telemetry import cancelling, charged, counted, joined, moved, roles, rounds_of, told
+from specqual.conformance.telemetry import cancelling, charged, counted, joined, moved, roles, told
 from specqual.conformance.ties import tie_of
 from specqual.conformance.walk import walk
 from specqual.contract import (
@@ -87,17 +87,9 @@ def moments(lab: Lab) -> list[tuple[int, int]]:
     return [(ticks, lag) for lag in lags for ticks in ((1, 2, 3, 5) if lab.thorough else (2 + lag,))]
 
 
-@contextmanager
-def lagging(lab: Lab, lag: int) -> Iterator[None]:
-    """Let the decoder commit so many ticks late for the body."""
-    decoder = lab.decoder
-    if isinstance(decoder, Schedulable):
-        guarded("schedule", lambda: decoder.schedule(lag=lag))
-    try:
-        yield
-    finally:
-        if isinstance(decoder, Schedulable):
-            guarded("schedule", lambda: decoder.schedule(lag=0))
+def lagging(lab: Lab, lag: int) -> AbstractContextManager[object]:
+    """Let the decoder commit so many ticks late for the body, where it can be told to."""
+    return scheduled(lab.decoder, lag=lag) if isinstance(lab.decoder, Schedulable) else nullcontext()
 
 
 @clause("TEL-2")
@@ -117,7 +109,7 @@ def test_joined_deltas_are_the_output(lab: Lab) -> Evidence:
             what = f"request {place}, sample {sample}"
             several += any(len(delta.ids) > 1 for delta in deltas)
             if answer.rounds is not None:
-                committed = [token for r in rounds_of(answer, sample) for token in r.committed]
+                committed = [token for r in answer.rounds_of(sample) for token in r.committed]
                 tokens = list(answer.samples[sample])
                 cases.append({"what": f"{what}: what its rounds committed", "expected": committed, "actual": tokens})
             if greedy or lab.must_repeat:
@@ -148,7 +140,7 @@ def test_log_probabilities_are_the_targets_at_every_place(lab: Lab) -> Evidence:
         answers += [("sampled", answer) for answer in serve(lab.decoder, [drawn, replace(base, max_tokens=5)])]
     for what, answer in answers:
         cases += told(lab, what, answer)
-        seen += [role for sample in range(answer.request.n) for role in roles(rounds_of(answer, sample))]
+        seen += [role for sample in range(answer.request.n) for role in roles(answer.rounds_of(sample))]
     guards = []
     if isinstance(lab.decoder, Traced) and isinstance(lab.decoder, Scripted) and lab.longest:
         guards = [Guard(f"{role} tokens", seen.count(role)) for role in ("accepted", "correction", "bonus")]

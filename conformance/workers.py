@@ -5,7 +5,9 @@ from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling
 
-PLAYED = ("test_rwd", "test_rec", "test_iso", "test_sch", "test_cxl", "test_res")
+from .clauses import PLAYED
+
+FILES = frozenset(f"test_{chapter.lower()}" for chapter in PLAYED)
 
 
 class Together(LoadScopeScheduling):  # type: ignore[misc]
@@ -13,7 +15,7 @@ class Together(LoadScopeScheduling):  # type: ignore[misc]
     goes wherever there is room. Verdicts do not depend on it."""
 
     def _split_scope(self, nodeid: str) -> Any:
-        return "histories" if PurePath(nodeid.partition("::")[0]).stem in PLAYED else nodeid
+        return "histories" if PurePath(nodeid.partition("::")[0]).stem in FILES else nodeid
 
     def remove_node(self, node: Any) -> str | None:
         """The test that a worker died of, if it did; that one is over, and its other tests go to whoever comes."""

@@ -3,9 +3,8 @@
 from enum import StrEnum
 
 from specqual.conformance.clauses import CLAUSES
+from specqual.conformance.veil import BlackBox
 from specqual.contract import Decoder, Make, Setup
-
-from .planting import BlackBox
 
 
 class Level(StrEnum):

@@ -30,7 +30,6 @@ sound_account, sound_parse, sound_open_draft, sound_open_target = (
     checkpoint.open_draft,
     checkpoint.open_target,
 )
-sound_flash = BlockDrafter.scored
 
 
 def _known(stored: Mapping[str, Stored], schema: Schema, aliases: Mapping[str, str]) -> dict[str, Stored]:

@@ -14,7 +14,7 @@ from .judgement import Cell, Fate, Tally
 from .kinds import DO_NOT_APPLY, KINDS
 from .levels import Level
 from .mended import MENDED
-from .mutant import Mutant
+from .mutant import Mutant, docline
 from .plan import LIMITS, Wanted
 from .record import BadRecord, load
 from .registry import controls, mutants
@@ -144,8 +144,8 @@ def _markdown(found: Sequence[Column]) -> Iterator[str]:
     yield "|---" * (2 + sum(bool(one.tally.controls) for one in found)) + "|"
     for control in controls():
         results = (one.tally.controls.get(str(control), "not run") for one in found if one.tally.controls)
-        what = " ".join((control.make.__doc__ or "").split())
-        yield "| " + " | ".join(_cell(text or "passes") for text in (str(control), what, *results)) + " |"
+        row = (str(control), docline(control.make), *results)
+        yield "| " + " | ".join(_cell(text or "passes") for text in row) + " |"
 
 
 def _cell(text: str) -> str:
@@ -185,7 +185,7 @@ def page(found: Sequence[Column]) -> str:
     about = [
         {
             "control": control,
-            "what": " ".join((control.make.__doc__ or "").split()),
+            "what": docline(control.make),
             "results": [one.tally.controls.get(str(control), "not run") or "passes" for one in tried],
         }
         for control in controls()

@@ -12,6 +12,11 @@ NAMED = re.compile(r"[a-z](\d\d)[a-z]\d?")
 """The name of a fault's function: a letter, its kind in two digits, and which fault of it."""
 
 
+def docline(make: Make) -> str:
+    """What a factory's docstring says, on one line."""
+    return " ".join((make.__doc__ or "").split())
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """A clause that must see the fault, and the fixtures that it sees it on."""
@@ -41,7 +46,7 @@ class Mutant:
     @property
     def mechanism(self) -> str:
         """What goes wrong and when it shows, on one line."""
-        return " ".join((self.make.__doc__ or "").split())
+        return docline(self.make)
 
     @property
     def decoder(self) -> str:

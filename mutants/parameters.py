@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from specqual.conformance.veil import BlackBox
 from specqual.contract import Claims, Decoder, InvalidRequest, Limits, Request, Rule, Sampling, Setup, Tokens
 from specqual.reference import ReferenceDecoder, decoder, make, transaction
 from specqual.reference.sampling import Law, filtered, point, processed
@@ -12,7 +13,7 @@ from specqual.reference.verify import Uniform, Verdict
 
 from .mutant import planted_in
 from .pairs import DFLASH2
-from .planting import BlackBox, planted, replacing
+from .planting import planted, replacing
 from .verification import Chain, sound_law, sound_verify
 
 Drafts = tuple[int, ...]

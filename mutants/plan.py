@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from specqual.conformance.clauses import CLAUSES, PLAYED
 from specqual.conformance.options import listed
 from specqual.conformance.symptoms import known
 from specqual.conformance.verdicts import Profile, Verdict
-from specqual.conformance.workers import PLAYED
 
 from .levels import Level, clauses_at
 from .mutant import Control, Mutant, Owner
@@ -83,7 +83,7 @@ def clean_trials(wanted: Wanted, outcomes: Sequence[Outcome]) -> Iterator[Trial]
     together, single = list[Trial](), list[Trial]()
     for (base, pair), found in sorted(asked.items(), key=str):
         ordered = clauses_at(Level.L3, frozenset(found - said_by(outcomes, Role.CLEAN, base, pair).keys()))
-        played = [clause for clause in ordered if f"test_{clause.split('-')[0].lower()}" in PLAYED]
+        played = [clause for clause in ordered if CLAUSES[clause].chapter in PLAYED]
         for group, kept in [(played, together)] + [([one], single) for one in ordered if one not in played]:
             if group:
                 name = clean_name(base, pair, group)

@@ -7,7 +7,8 @@ from functools import wraps
 from inspect import getmembers, isfunction
 from typing import Any
 
-from specqual.contract import Claims, Decoder, Event, Kernels, Make, Request, Setup
+from specqual.conformance.veil import BlackBox
+from specqual.contract import Decoder, Kernels, Make, Setup
 from specqual.reference import make
 
 Place = tuple[Any, str]
@@ -82,29 +83,6 @@ def replacing(name: str, *owners: Any, sound: Make = make) -> Callable[[Callable
         return plant
 
     return decorate
-
-
-class BlackBox:
-    """Any decoder with nothing but the base protocol to be seen."""
-
-    def __init__(self, inner: Decoder) -> None:
-        self._inner = inner
-
-    @property
-    def claims(self) -> Claims:
-        return self._inner.claims
-
-    def submit(self, request: Request) -> int:
-        return self._inner.submit(request)
-
-    def step(self) -> list[Event]:
-        return self._inner.step()
-
-    def cancel(self, request_id: int) -> None:
-        self._inner.cancel(request_id)
-
-    def close(self) -> None:
-        self._inner.close()
 
 
 def black_box(factory: Make) -> Make:

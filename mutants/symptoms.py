@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from specqual.conformance.clauses import CLAUSES
-from specqual.conformance.symptoms import DECIDED, Index
-from specqual.conformance.verdicts import Verdict
+from specqual.conformance.clauses import ordered
+from specqual.conformance.symptoms import Index
+from specqual.conformance.verdicts import DECIDED, Verdict
 
 from .kinds import KINDS
 from .mutant import Mutant
@@ -54,9 +54,9 @@ def _row(mutant: Mutant | None, outcome: Outcome, clean: Iterable[Outcome]) -> I
         return  # it was renamed since
     sound = passed(clean, mutant.base, mutant.pair)
     home = [one for one in outcome.said if one.pair == str(mutant.pair) and one.clause in sound]
-    violated = ordered(one.clause for one in home if one.verdict == Verdict.VIOLATED)
+    violated = list(ordered(one.clause for one in home if one.verdict == Verdict.VIOLATED))
     if violated:
-        decided = ordered(one.clause for one in home if one.verdict in DECIDED)
+        decided = list(ordered(one.clause for one in home if one.verdict in DECIDED))
         yield {
             "id": mutant.id,
             "kind": mutant.kind,
@@ -66,16 +66,11 @@ def _row(mutant: Mutant | None, outcome: Outcome, clean: Iterable[Outcome]) -> I
         }
 
 
-def ordered(clauses: Iterable[str]) -> list[str]:
-    found = set(clauses)
-    return [clause for clause in CLAUSES if clause in found]
-
-
 def page(index: Index) -> Iterator[str]:
     """The index for people: patterns that most mutants share come first."""
     patterns: dict[tuple[str, ...], list[Any]] = {}
     for one in index.symptoms:
-        patterns.setdefault(tuple(ordered(one.violated)), []).append(one)
+        patterns.setdefault(ordered(one.violated), []).append(one)
     yield from ("# Symptom index", "", "Rendered by `python -m specqual.mutants.symptoms`; do not edit.", "")
     yield "What clauses fail together when a decoder has one known fault. A run with a VIOLATED verdict names the kinds"
     yield "whose pattern is nearest to its own, among clauses that were decided on both sides."

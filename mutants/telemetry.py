@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from specqual.conformance.veil import BlackBox
 from specqual.contract import (
     CompactLaw,
     Decoder,
@@ -30,7 +31,7 @@ from specqual.decoder.transaction import Terms
 
 from .mutant import planted_in
 from .pairs import DFLASH2, HYBRID2, Pair
-from .planting import BlackBox, Place, planted
+from .planting import Place, planted
 from .rows import remembering, swap
 
 sound_transact, sound_judged, sound_finish = transaction.transact, transaction.judged, Engine._finish

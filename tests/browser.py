@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from specqual.conformance.veil import BlackBox
 from specqual.contract import Setup
 from specqual.mutants.pairs import Pair
-from specqual.mutants.planting import BlackBox
 from specqual.mutants.verification import m01b
 
 from .qualification import CONFORMANCE, options

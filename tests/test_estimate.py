@@ -4,7 +4,7 @@ import pytest
 
 from specqual import fixtures
 from specqual.conformance.clauses import CLAUSES
-from specqual.conformance.estimate import PLAYED, Pace, costs, estimate, growth, pace, recorded, table
+from specqual.conformance.estimate import PLAYERS, Pace, costs, estimate, growth, pace, recorded, table
 from specqual.conformance.lab import EFFORTS, Lab, Run
 from specqual.conformance.resolve import resolve
 from specqual.conformance.verdicts import Profile
@@ -54,7 +54,7 @@ def test_a_slower_decoder_takes_longer(lab, monkeypatch):
 def test_shared_histories_are_paid_once_whichever_is_asked_first(lab, monkeypatch):
     monkeypatch.setattr("specqual.conformance.estimate.pace", lambda lab: Pace(0.01, 1e-4))
     (alone,) = estimate(lab, ["SCH-1"])
-    together = {row.clause: row.seconds for row in estimate(lab, PLAYED)}
+    together = {row.clause: row.seconds for row in estimate(lab, PLAYERS)}
     assert alone.seconds == together["RWD-1"] > 10 * together["SCH-1"]
 
 
