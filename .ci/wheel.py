@@ -1,4 +1,4 @@
-"""Build the wheel, install it beside decoy folders and run the quick profile from there.
+"""Build the wheel, install it beside decoy folders and run the quick profile and one mutant from there.
 
 The decoys are named like folders of this repository. If the installed suite imported one of them, it would raise.
 """
@@ -31,6 +31,7 @@ def main(scratch: Path) -> None:
     run(python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel, cwd=empty)
     run(python, "-m", "pytest", "--pyargs", "specqual.conformance", "--profile", "quick", "-q", cwd=empty)
     run(python.with_name("specqual"), "--help", cwd=empty)
+    run(python.with_name("specqual"), "mutants", "--only", "M01b", "--workers", "1", cwd=empty)
 
 
 if __name__ == "__main__":
