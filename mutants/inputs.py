@@ -70,7 +70,8 @@ def m20d(self: ReferenceDecoder, sample: Sample, length: int, uniform: Uniform) 
 
 @replacing("_drafted", ReferenceDecoder)
 def m20e(self: ReferenceDecoder, sample: Sample, length: int, uniform: Uniform) -> Proposal:
-    """Features of the prompt are as they should be, those of later rounds are tapped behind a norm."""
+    """Features of the prompt are as they should be, those of later rounds are tapped behind a norm. Shows in q; drafts
+    stay the same in most rounds."""
     first = len(sample.request.prompt)
     features = tuple(
         torch.cat([states[:first], states[first:] / states[first:].square().mean(-1, keepdim=True).sqrt()])
@@ -223,7 +224,6 @@ PLANTED = planted_in(
             m20b,
             m20c,
             m20d,
-            m20e,
             m20f,
             m20g,
             m21b,

@@ -19,7 +19,9 @@ from specqual.conformance.plugin import HERE, asked
 TARGET = fixtures.path("table/chain")
 
 
-COMMON = ("-p", "no:cacheprovider", "-p", "no:faulthandler", "-c", os.devnull)
+# Runs within one process find the plugin imported already, which pytest warns of and a run of one's own does not show.
+QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+COMMON = ("-p", "no:cacheprovider", "-p", "no:faulthandler", "-c", os.devnull, *QUIET)
 
 
 @dataclass(frozen=True)
