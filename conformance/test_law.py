@@ -18,7 +18,7 @@ from specqual.conformance.draws import PARAMETERS, case_of, counted, slack_of
 from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import laws, prompt, smallest
-from specqual.conformance.hazards import parameters, speculation
+from specqual.conformance.hazards import parameters, speculation, traced
 from specqual.conformance.joint import DRAFTERS, LAWS, path_law, table_law
 from specqual.conformance.judge import Judge
 from specqual.conformance.kinds import leans
@@ -32,6 +32,7 @@ from specqual.contract import (
     Method,
     Proposal,
     Request,
+    Round,
     Rule,
     Sampling,
     ScriptContext,
@@ -175,7 +176,7 @@ def test_sampled_output_equals_the_references_on_the_same_tape(lab: Lab) -> Evid
 
 @clause("LAW-5")
 def test_the_whole_transaction_has_the_targets_law_exactly(lab: Lab) -> Evidence:
-    rule, cases = rule_of(lab), []
+    rule, cases, rounds = rule_of(lab), [], list[Round]()
     with TemporaryDirectory() as folder:
         config = {"model_type": "specqual_table", "vocab_size": 4, "context": 1}
         laws = {suffix: numbers.split() for suffix, numbers in LAWS.items()}
@@ -185,13 +186,16 @@ def test_the_whole_transaction_has_the_targets_law_exactly(lab: Lab) -> Evidence
         request = Request(prompt=(3,), max_tokens=8, sampling=Sampling(temperature=1.0))
         right = target_law(lambda prefix: np.array(table_law(LAWS, prefix[-1] if prefix else 3), object), 3)
         for (name, q), drafts in product(DRAFTERS.items(), (2, 1)):  # a single draft brings the bonus into the three
-            joint = path_law(decoder, request, q, 3, drafts)
+            joint, seen = path_law(decoder, request, q, 3, drafts)
+            rounds += seen
             expected, actual = (
                 [[list(tokens), str(mass)] for tokens, mass in sorted(found.items())] for found in (right, joint)
             )
             what = f"{rule}, q {name}, {drafts} drafts: joint law of three tokens"
             cases.append({"what": what, "expected": expected, "actual": actual})
-    return Evidence("values", cases)
+    accepted, rejected = sum(r.accepted > 0 for r in rounds), sum(r.accepted < len(r.proposals) for r in rounds)
+    hazards = {"acceptances": accepted, "rejections": rejected} if decoder.claims.limits.max_draft else {}
+    return Evidence("values", cases, [traced(lab, hazard, seen) for hazard, seen in hazards.items()])
 
 
 @clause("LAW-6")
