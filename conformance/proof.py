@@ -60,7 +60,8 @@ def _draws(case: Mapping[str, Any], place: int | None) -> list[str]:
 
 
 def _plain(case: Mapping[str, Any]) -> list[str]:
-    return [f"{name.capitalize():<10} {short(value, 400)}" for name, value in case.items()]
+    names = sorted(case, key=lambda name: (name != "what", name))
+    return [f"{name.capitalize():<10} {short(case[name], 400)}" for name in names]
 
 
 def prove(clause: Clause, evidence: Mapping[str, Any], decision: Decision, replay: str) -> str:
