@@ -6,28 +6,18 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from specqual.contract import Finished, Proposal, Refused, Request, Round, ScriptContext, State, Tokens
+from specqual.contract import Finished, Proposal, Refused, Request, Round, ScriptContext, Tokens
 
 from .drive import DecoderError, NotOffered, guarded
 from .generators import usable
 from .history import CHUNKS, Step, name
 from .lab import Lab
+from .looks import Look, latest, noted
 from .ownership import Books
 from .scripts import allowed
-from .twin import Ids, Twin, committed, look
+from .twin import Twin, committed, look
 
 PATIENCE = 400  # ticks in which a history must come to its end
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """The state of a sample behind a tick of step `place`; `tokens` are prompt and committed output."""
-
-    place: int
-    sample: int
-    tokens: Ids
-    state: State
-    fresh: bool  # it has just committed something, so only the anchor lacks a state
 
 
 @dataclass
@@ -67,6 +57,7 @@ class Unlike:
     expected: Any
     actual: Any
     tolerance: float = 0.0
+    one: Played | None = None  # whose output it is about
 
 
 @dataclass
@@ -327,9 +318,7 @@ class Player:
             if state is not None:
                 tokens = committed(one.request, rounds, sample)
                 self.books.own(one, sample, state)
-                before = next((seen for seen in reversed(one.looks) if seen.sample == sample), None)
-                if before is None or (before.tokens, before.state.length) != (tokens, state.length):
-                    fresh = len(tokens) > len(before.tokens if before is not None else one.request.prompt)
-                    one.looks.append(Look(self.place, sample, tokens, state, fresh))
-                    if fresh and before is not None and any(one.samples):
-                        self.drafted.add(bool([r for r in rounds if r.sample == sample][-1].proposals))
+                before = latest(one.looks, sample)
+                new = noted(one.looks, one.request, self.place, sample, tokens, state)
+                if new is not None and new.fresh and before is not None and any(one.samples):
+                    self.drafted.add(bool([r for r in rounds if r.sample == sample][-1].proposals))

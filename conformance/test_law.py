@@ -24,6 +24,7 @@ from specqual.conformance.judge import Judge
 from specqual.conformance.kinds import leans
 from specqual.conformance.lab import Lab, scripted, taped
 from specqual.conformance.longlaw import Leans, case, listen
+from specqual.conformance.origin import explained, served_again
 from specqual.conformance.rounding import number
 from specqual.conformance.scripts import SHAPES, sampled
 from specqual.conformance.tapes import Edges
@@ -165,13 +166,19 @@ def test_sampled_output_equals_the_references_on_the_same_tape(lab: Lab) -> Evid
         expected, actual = ([list(ids) for ids in answer.samples] for answer in answers[-2:])
         cases.append({"what": f"seed {request.seed}, {request.sampling}", "expected": expected, "actual": actual})
     apart = sum(case["expected"] != case["actual"] for case in cases)
+
+    def again(place: int) -> Case | None:
+        with taped(lab.decoder, tape):
+            return served_again(lab, lab.decoder, [answers[2 * place].request], number=tape.uniform)
+
     if not apart or number(lab.claims.dtype) is None or not isinstance(lab.decoder, Traced):
-        return Evidence("values", cases)
+        return explained(lab, Evidence("values", cases), again)
     own = [
         case_of(lab, answer, tape.uniform, label=f"the decoder's own path, {answer.request.sampling}")
         for answer in answers[1::2]
     ]
-    return Evidence("draws", own, notes={"outputs that rounding leads away from the reference's": apart})
+    notes = {"outputs that rounding leads away from the reference's": apart}
+    return explained(lab, Evidence("draws", own, notes=notes), again)
 
 
 @clause("LAW-5")
