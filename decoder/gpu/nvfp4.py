@@ -21,8 +21,9 @@ from torch import Tensor
 from .audit import Case
 from .emit import emit
 from .native import NATIVE, product
+from .shapes import constants, launch, variants
 from .splits import Workspace, grid_of, room
-from .tiles import WIDTHS, Tile, tile_of, width_of
+from .tiles import Tile, tile_of, width_of
 
 CHUNK = 128
 ROWS = 128  # outputs are padded to a multiple of so many
@@ -142,43 +143,31 @@ def decoded(words, low_scales, high_scales):  # type: ignore[no-untyped-def]
     """Weights [M, 16] of each of a chunk's eight blocks, times 2^-9."""
     if NATIVE:
         even = (low_scales & 0x00FF00FF) * 16 + 0x70007000  # blocks 0 and 2
-        odd = ((low_scales >> 8) & 0x00FF00FF) * 16 + 0x70007000
-        even_high = (high_scales & 0x00FF00FF) * 16 + 0x70007000
-        odd_high = ((high_scales >> 8) & 0x00FF00FF) * 16 + 0x70007000
-        return tl.inline_asm_elementwise(
+        odd = ((low_scales >> 8) & 0x00FF00FF) * 16 + 0x70007000  # 1 and 3
+        s0, s1, s2, s3 = low(even), low(odd), high(even), high(odd)
+        even = (high_scales & 0x00FF00FF) * 16 + 0x70007000
+        odd = ((high_scales >> 8) & 0x00FF00FF) * 16 + 0x70007000
+        s4, s5, s6, s7 = low(even), low(odd), high(even), high(odd)
+        w0, w1, w2, w3, w4, w5, w6, w7 = tl.inline_asm_elementwise(
             ASSEMBLY,
             CONSTRAINTS,
-            [
-                words,
-                low(even),
-                low(odd),
-                high(even),
-                high(odd),
-                low(even_high),
-                low(odd_high),
-                high(even_high),
-                high(odd_high),
-            ],
+            [words, s0, s1, s2, s3, s4, s5, s6, s7],
             dtype=(tl.bfloat16,) * 8,
             is_pure=True,
             pack=2,
         )
-    lower, upper = words & 0xFFFF, (words >> 16) & 0xFFFF
-    return (
-        plain(lower, low_scales, 0),
-        plain(lower, low_scales, 1),
-        plain(lower, low_scales, 2),
-        plain(lower, low_scales, 3),
-        plain(upper, high_scales, 0),
-        plain(upper, high_scales, 1),
-        plain(upper, high_scales, 2),
-        plain(upper, high_scales, 3),
-    )
+    else:
+        lower, upper = words & 0xFFFF, (words >> 16) & 0xFFFF
+        w0, w1 = plain(lower, low_scales, 0), plain(lower, low_scales, 1)
+        w2, w3 = plain(lower, low_scales, 2), plain(lower, low_scales, 3)
+        w4, w5 = plain(upper, high_scales, 0), plain(upper, high_scales, 1)
+        w6, w7 = plain(upper, high_scales, 2), plain(upper, high_scales, 3)
+    return w0, w1, w2, w3, w4, w5, w6, w7
 
 
 @triton.jit
 def block(x_ptr, start, inputs, live, BLOCK: tl.constexpr, EVEN: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Inputs [16, N] of one block of a chunk that begins at `start`."""
+    """Inputs [16, N] of one block; `start` [16, 1] is where each input of block 0 lies in its row."""
     if EVEN:
         return tl.load(x_ptr + 16 * BLOCK, mask=live, other=0.0)
     return tl.load(x_ptr + 16 * BLOCK, mask=live & (start + 16 * BLOCK < inputs), other=0.0)
@@ -216,7 +205,7 @@ def nvfp4_kernel(
     acc = tl.zeros([M, N], tl.float32)
     for chunk in range(first, min(first + share, chunks)):
         word, low_scales, high_scales = tl.load(words), tl.load(scales), tl.load(scales + padded)
-        start = chunk * 128
+        start = chunk * 128 + c[:, None]
         x0, x1 = block(x, start, inputs, live, 0, EVEN), block(x, start, inputs, live, 1, EVEN)
         x2, x3 = block(x, start, inputs, live, 2, EVEN), block(x, start, inputs, live, 3, EVEN)
         x4, x5 = block(x, start, inputs, live, 4, EVEN), block(x, start, inputs, live, 5, EVEN)
@@ -317,3 +306,14 @@ SIGNATURE = {
     "inputs": "i32:16",
     "pitch": "i32:16",
 }
+
+AUDIT = tuple(
+    Case(
+        f"nvfp4 {one.name}",
+        nvfp4_kernel,
+        SIGNATURE,
+        constants(one, BIASED=False, EVEN=True),
+        **launch(one),
+    )
+    for one in variants("nvfp4")
+)

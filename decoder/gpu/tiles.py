@@ -13,6 +13,9 @@ WIDTHS = (16, 32, 64, 128)
 WAVE = 256
 """Programs that keep a large GPU busy; smaller modules are split along their inputs."""
 
+LEAST = 1024
+"""Inputs that are worth a program of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tile:
@@ -24,8 +27,8 @@ class Tile:
 
     outputs: int
     splits: int
-    warps: tuple[int, int, int, int] = (4, 4, 4, 8)
-    stages: tuple[int, int, int, int] = (4, 4, 3, 2)
+    warps: tuple[int, int, int, int]
+    stages: tuple[int, int, int, int]
 
     def at(self, width: int) -> tuple[int, int]:
         """Warps and pipeline stages of a program of this width."""
@@ -41,15 +44,19 @@ def width_of(rows: int) -> int:
 TILES: dict[tuple[int, int, str], Tile] = {}
 """Tiles that were measured to be better than the rule's, by (outputs, inputs, format)."""
 
+WIDE, NARROW = (4, 4, 4, 8), (4, 4, 4, 4)  # warps
+STAGES = {"nvfp4": (4, 4, 3, 3), "fp8": (4, 4, 3, 2), "dense": (4, 4, 3, 2), "float32": (2, 2, 2, 2)}
+LARGE = 1024  # outputs from which on a program of NVFP4 takes 128 of them: it has more to compute per byte
+
 
 def tile_of(outputs: int, inputs: int, kind: str) -> Tile:
-    """The tile of a linear module with so many outputs and inputs."""
+    """The tile of a linear module with so many outputs and inputs in a format (a key of STAGES)."""
     found = TILES.get((outputs, inputs, kind))
     if found is not None:
         return found
-    size = 128 if outputs >= 128 * WAVE else 64
-    programs = -(-outputs // size)
-    splits = 1
-    while programs * splits < WAVE and inputs // (2 * splits) >= 1024:
+    large = kind == "nvfp4" and outputs >= LARGE
+    size = 128 if large else 64
+    programs, splits = -(-outputs // size), 1
+    while programs * splits < WAVE and inputs // (2 * splits) >= LEAST:
         splits *= 2
-    return Tile(size, splits)
+    return Tile(size, splits, WIDE if large else NARROW, STAGES[kind])
