@@ -57,7 +57,7 @@ def test_a_linear_kernel_is_its_definition_in_float64(kind: str, tile: Tile) -> 
     bias = draw(OUTPUTS, seed=2).to(torch.float32)
     expected = x.double() @ exact.T + bias.double()
     given = bias if kind != "dense" else bias.to(torch.bfloat16)
-    expected += (given.double() - bias.double())
+    expected += given.double() - bias.double()
     for run in (MODULES[kind].linear, MODULES[kind].linear_torch):
         close(run(x, weight, given, dtype=torch.float32, tile=tile), expected)
         rounded = run(x, weight, given, tile=tile)
@@ -147,7 +147,11 @@ def test_the_assembly_of_nvfp4_means_what_the_plain_path_means() -> None:
         blocks = nvfp4.unlaid(layout).view(8, 16)
         column = numbers.randrange(15)
         low, high = layout.scales[0, :, 0].tolist()
-        pairs = [((byte & 255) * 16 + 0x7000) * 0x10001 for word in (low, high) for byte in (word >> s for s in (0, 8, 16, 24))]
+        pairs = [
+            ((byte & 255) * 16 + 0x7000) * 0x10001
+            for word in (low, high)
+            for byte in (word >> s for s in (0, 8, 16, 24))
+        ]
         words = layout.words[0, 0, column : column + 2].tolist()
         for block, found in enumerate(ptx.run(nvfp4.assembly(), 8, [*words, *pairs])):
             halves = torch.tensor([found & 0xFFFF, found >> 16]) << 16

@@ -2,14 +2,17 @@
 
 A Case is one kernel as it is launched: the types of its arguments, its constants and its launch options. Compiling
 needs no GPU; `ptxas` and `cuobjdump` come with Triton.
+A module of this package that holds kernels names its cases AUDIT.
 """
 
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 LARGEST_SHARED = 101_376  # bytes of shared memory that a block may have on SM120
@@ -24,7 +27,7 @@ class Case:
 
     `kernel` is what @triton.jit made; `signature` names every argument that is no constant: "*bf16", "i32", "fp32",
     with ":16" behind it if it is a multiple of 16 (a pointer: aligned to 16 bytes). `mma` must be part of the name of
-    every matrix instruction where `needs` is set to its architecture, or there is no such demand.
+    every matrix instruction; `only` names the architectures that it compiles for, all if empty.
     """
 
     name: str
@@ -34,8 +37,8 @@ class Case:
     warps: int = 4
     stages: int = 3
     fusion: bool = True
-    mma: str | None = None  # what each matrix instruction must be on the architectures in `only`, or on all
-    only: tuple[str, ...] = ()  # architectures that it compiles for; all if empty
+    mma: str | None = None
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,9 @@ def compiled(case: Case, arch: str) -> Any:
     fn, names = case.kernel, case.kernel.arg_names
     if not isinstance(fn, triton.runtime.JITFunction):
         raise ValueError("TRITON_INTERPRET: kernels that were made for the interpreter cannot be compiled")
-    signature = {name: case.signature[name].removesuffix(":16") if name in case.signature else "constexpr" for name in names}
-    aligned = {(names.index(name),): [["tt.divisibility", 16]] for name, kind in case.signature.items() if kind.endswith(":16")}
+    signature = {name: case.signature.get(name, "constexpr").removesuffix(":16") for name in names}
+    even = [name for name, kind in case.signature.items() if kind.endswith(":16")]
+    aligned = {(names.index(name),): [["tt.divisibility", 16]] for name in even}
     options = {"num_warps": case.warps, "num_stages": case.stages, "enable_fp_fusion": case.fusion}
     source = ASTSource(fn, signature, dict(case.constants), aligned)
     return triton.compile(source, target=GPUTarget("cuda", ARCHITECTURES[arch], 32), options=options)
@@ -96,8 +100,13 @@ def resources(cubin: bytes) -> tuple[int, int]:
     return max(int(one["REG"]) for one in used), sum(int(one["STACK"]) + int(one["LOCAL"]) for one in used)
 
 
-def cases(modules: Iterable[str]) -> list[Case]:
-    """All cases of these modules of the package, in order."""
-    from importlib import import_module
+def short(kind: str) -> str:
+    """The name of a matrix instruction without what is the same in all of them."""
+    return kind.replace(".sync.aligned", "").replace(".row.col", "")
 
-    return [case for name in modules for case in import_module(f"{__package__}.{name}").AUDIT]
+
+def cases() -> list[Case]:
+    """All cases of the modules of this package, by the name of the module."""
+    names = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]))
+    modules = [import_module(f"{__package__}.{name}") for name in names]
+    return [case for module in modules for case in getattr(module, "AUDIT", ())]

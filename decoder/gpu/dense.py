@@ -52,7 +52,21 @@ def dense_kernel(
             acc = product(part, tl.load(x, mask=live & there[:, None], other=0.0), acc, "ieee")
         weight += K
         x += K
-    emit(acc, out_ptr, bias_ptr, bias_ptr, parts_ptr, arrived_ptr, rows, outputs, M, N, SPLITS, SCALED=False, BIASED=BIASED)
+    emit(
+        acc,
+        out_ptr,
+        bias_ptr,
+        bias_ptr,
+        parts_ptr,
+        arrived_ptr,
+        rows,
+        outputs,
+        M,
+        N,
+        SPLITS,
+        SCALED=False,
+        BIASED=BIASED,
+    )
 
 
 def linear(

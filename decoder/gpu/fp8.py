@@ -147,7 +147,21 @@ def fp8_kernel(
         acc = product(w3, x3, acc, "ieee")
         words += padded * 32
         x += 128
-    emit(acc, out_ptr, scale_ptr, bias_ptr, parts_ptr, arrived_ptr, rows, outputs, M, N, SPLITS, SCALED=True, BIASED=BIASED)
+    emit(
+        acc,
+        out_ptr,
+        scale_ptr,
+        bias_ptr,
+        parts_ptr,
+        arrived_ptr,
+        rows,
+        outputs,
+        M,
+        N,
+        SPLITS,
+        SCALED=True,
+        BIASED=BIASED,
+    )
 
 
 def linear(

@@ -4,9 +4,6 @@ from importlib.util import find_spec
 
 from specqual.contract import Unsupported
 
-KERNELS = ("dense", "nvfp4", "nvfp4_block", "fp8", "norm", "rotary", "gated", "embedding")
-"""The modules of this package that hold kernels; each has AUDIT and BENCH."""
-
 
 def triton() -> None:
     """Raise Unsupported if Triton cannot be imported."""

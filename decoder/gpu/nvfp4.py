@@ -81,7 +81,10 @@ def unlaid(weight: Nvfp4) -> Tensor:
     """The weight [outputs, inputs] that a layout stands for, float32."""
     chunks, rows, _ = weight.words.shape
     bits = torch.stack([weight.words & 0xFFFF, (weight.words >> 16) & 0xFFFF], dim=2)  # [chunks, rows, 2, 16]
-    codes = [sum(((bits >> place) & 1) << (source + 6 if source < 3 else 15) for place, source in places) for places in PLACES]
+    codes = [
+        sum(((bits >> place) & 1) << (source + 6 if source < 3 else 15) for place, source in places)
+        for places in PLACES
+    ]
     shifts = torch.arange(0, 32, 8, dtype=torch.int32, device=bits.device)
     scale = (weight.scales[..., None] >> shifts) & 255  # [chunks, 2, rows, 4]
     exact = bfloat16_of(torch.stack(codes, dim=3)) * bfloat16_of(scale * 16 + 0x7000).transpose(1, 2)[..., None]
@@ -223,7 +226,19 @@ def nvfp4_kernel(
         scales += padded * 2
         x += 128
     emit(
-        acc, out_ptr, outer_ptr, bias_ptr, parts_ptr, arrived_ptr, rows, outputs, M, N, SPLITS, SCALED=True, BIASED=BIASED
+        acc,
+        out_ptr,
+        outer_ptr,
+        bias_ptr,
+        parts_ptr,
+        arrived_ptr,
+        rows,
+        outputs,
+        M,
+        N,
+        SPLITS,
+        SCALED=True,
+        BIASED=BIASED,
     )
 
 
