@@ -1,0 +1,164 @@
+"""Dense weights times rows of the same dtype, bfloat16 or float32, with sums in float32."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from .audit import Case
+from .emit import emit
+from .native import product
+from .shapes import Variant, constants, launch, variants
+from .splits import Workspace, grid_of, room
+from .tiles import WIDTHS, Tile, tile_of, width_of
+
+DEPTH = {torch.bfloat16: 128, torch.float32: 32}
+"""Inputs of one step."""
+
+
+@triton.jit(do_not_specialize=["rows"])
+def dense_kernel(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    out_ptr,
+    parts_ptr,
+    arrived_ptr,
+    rows,
+    outputs,
+    inputs,
+    pitch,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    SPLITS: tl.constexpr,
+    BIASED: tl.constexpr,
+    EVEN: tl.constexpr,
+):  # type: ignore[no-untyped-def]
+    share = tl.cdiv(tl.cdiv(inputs, K), SPLITS) * K
+    first = tl.program_id(1) * share
+    m, n = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N)
+    k = first + tl.arange(0, K)
+    weight = weight_ptr + tl.minimum(m, outputs - 1)[:, None].to(tl.int64) * inputs + k[None, :]
+    x = x_ptr + n[None, :].to(tl.int64) * pitch + k[:, None]
+    live = n[None, :] < rows
+    acc = tl.zeros([M, N], tl.float32)
+    for start in range(first, min(first + share, inputs), K):
+        if EVEN:
+            acc = product(tl.load(weight), tl.load(x, mask=live, other=0.0), acc, "ieee")
+        else:
+            there = start - first + k < inputs
+            part = tl.load(weight, mask=there[None, :], other=0.0)
+            acc = product(part, tl.load(x, mask=live & there[:, None], other=0.0), acc, "ieee")
+        weight += K
+        x += K
+    emit(
+        acc,
+        out_ptr,
+        bias_ptr,
+        bias_ptr,
+        parts_ptr,
+        arrived_ptr,
+        rows,
+        outputs,
+        M,
+        N,
+        SPLITS,
+        SCALED=False,
+        BIASED=BIASED,
+    )
+
+
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+    workspace: Workspace | None = None,
+    tile: Tile | None = None,
+) -> Tensor:
+    """Rows x [R, inputs] times weight [outputs, inputs] of the same dtype, plus a bias: [R, outputs] in `dtype`.
+
+    Sums are float32, and rounded once. A row of x may be longer than its inputs.
+    """
+    outputs, inputs = weight.shape
+    if out is None:
+        out = torch.empty(len(x), outputs, dtype=dtype or x.dtype, device=x.device)
+    if not len(x):
+        return out
+    tile = tile or tile_of(outputs, inputs, kind_of(x.dtype))
+    width = width_of(len(x))
+    workspace = workspace or room(outputs, len(x), tile, width, x.device)
+    warps, stages = tile.at(width)
+    dense_kernel[grid_of(outputs, len(x), tile, width)](
+        x,
+        weight,
+        weight if bias is None else bias,
+        out,
+        workspace.parts,
+        workspace.arrived,
+        len(x),
+        outputs,
+        inputs,
+        x.stride(0),
+        M=tile.outputs,
+        N=width,
+        K=DEPTH[x.dtype],
+        SPLITS=tile.splits,
+        BIASED=bias is not None,
+        EVEN=inputs % DEPTH[x.dtype] == 0,
+        num_warps=warps,
+        num_stages=stages,
+    )
+    return out
+
+
+def kind_of(dtype: torch.dtype) -> str:
+    return "dense" if dtype is torch.bfloat16 else "float32"
+
+
+def linear_torch(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+    workspace: Workspace | None = None,
+    tile: Tile | None = None,
+) -> Tensor:
+    """The same by its definition, in float32, or in float64 for rows of float64."""
+    exact = torch.promote_types(x.dtype, torch.float32)
+    found = x.to(exact) @ weight.to(exact).T
+    found = (found if bias is None else found + bias.to(exact)).to(dtype or x.dtype)
+    return found if out is None else out.copy_(found)
+
+
+def case(one: Variant, element: str, depth: int) -> Case:
+    return Case(
+        f"dense {element} {one.name}",
+        dense_kernel,
+        {
+            "x_ptr": f"*{element}:16",
+            "weight_ptr": f"*{element}:16",
+            "bias_ptr": f"*{element}:16",
+            "out_ptr": f"*{element}:16",
+            "parts_ptr": "*fp32:16",
+            "arrived_ptr": "*i32:16",
+            "rows": "i32",
+            "outputs": "i32:16",
+            "inputs": "i32:16",
+            "pitch": "i32:16",
+        },
+        constants(one, K=depth, BIASED=False, EVEN=True),
+        **launch(one),
+    )
+
+
+FLOAT32 = [Variant(tile_of(2048, 192, "float32"), width) for width in WIDTHS]
+AUDIT = (
+    *(case(one, "bf16", DEPTH[torch.bfloat16]) for one in variants("dense")),
+    *(case(one, "fp32", DEPTH[torch.float32]) for one in FLOAT32),
+)

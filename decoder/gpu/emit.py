@@ -1,0 +1,53 @@
+"""The end of every linear kernel: parts of the inputs added in their order, then scale, bias, rounding and store."""
+
+import triton
+import triton.language as tl
+
+from .native import rounded
+
+
+@triton.jit
+def emit(
+    acc,
+    out_ptr,
+    scale_ptr,
+    bias_ptr,
+    parts_ptr,
+    arrived_ptr,
+    rows,
+    outputs,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    SPLITS: tl.constexpr,
+    SCALED: tl.constexpr,
+    BIASED: tl.constexpr,
+):  # type: ignore[no-untyped-def]
+    """Write acc [M, N], the products of M outputs and N rows, to out [rows, outputs].
+
+    With more than one split, each program leaves its part, and the one that finds all others there adds them up: in
+    their order, so nothing depends on who came last. `arrived` counts per tile and is left at zero.
+    """
+    tile, split, block = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    last = True
+    if SPLITS > 1:
+        place = block.to(tl.int64) * tl.num_programs(0) + tile
+        part = parts_ptr + place * (SPLITS * M * N) + n[None, :] * M + m[:, None]
+        tl.store(part + split * (M * N), acc)
+        tl.debug_barrier()
+        last = tl.atomic_add(arrived_ptr + place, 1, sem="acq_rel") == SPLITS - 1
+    if last:
+        if SPLITS > 1:
+            tl.debug_barrier()
+            acc = tl.load(part, cache_modifier=".cg")
+            for other in range(1, SPLITS):
+                acc += tl.load(part + other * (M * N), cache_modifier=".cg")
+            tl.store(arrived_ptr + place, 0)
+        output, row = tile * M + m, block * N + n
+        real = output < outputs
+        if SCALED:
+            acc *= tl.load(scale_ptr + output, mask=real, other=0.0)[:, None]
+        if BIASED:
+            acc += tl.load(bias_ptr + output, mask=real, other=0.0).to(tl.float32)[:, None]
+        where = row[None, :].to(tl.int64) * outputs + output[:, None]
+        tl.store(out_ptr + where, rounded(acc, out_ptr.dtype.element_ty), mask=real[:, None] & (row[None, :] < rows))
