@@ -1,0 +1,402 @@
+"""Softmax attention of spans over paged keys and values, in two launches: parts at fixed positions, then their sum.
+
+A program reads one piece of the cached positions of one sample and key head, and answers for a few tiles of sixteen
+queries. Pieces, and the steps within a piece, lie at fixed absolute positions; each tile goes through the same
+instructions, however many there are; a step that a query does not see leaves its numbers as they are; and the pieces
+are added in their order. So a row's bits depend on its position, on its query and on what it sees, and on nothing else.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from .audit import Case
+from .native import product
+from .spans import Spans
+
+PAGE = 16  # positions
+QUERIES = 16  # of a tile: rows of a sample, and all heads that share a key head
+HEADS = 4  # that one program adds the pieces of
+UNROLL = 4  # pieces whose loads are under way together
+LOG2E = 1.4426950408889634
+LOWEST = tl.constexpr(-1e30)  # below every score, and finite, so that nothing is subtracted from itself at infinity
+
+
+class Cut(NamedTuple):
+    """How attention with one head size and dtype is cut into programs."""
+
+    piece: int  # positions of a program
+    step: int  # of them at a time
+    tiles: int  # of queries, at most
+    warps: int
+    stages: int
+
+
+CUTS = {(256, 2): Cut(512, 64, 3, 8, 2), (128, 2): Cut(512, 32, 2, 4, 3)}
+"""By head size and bytes of a query's number."""
+
+
+def cut_of(depth: int, size: int) -> Cut:
+    return CUTS.get((depth, size), Cut(512, 16, 1, 4, 2))
+
+
+class Parts(NamedTuple):
+    """What every piece gives for every row and head; pieces of the cache, and behind them the block's own rows."""
+
+    found: Tensor  # [R, heads, pieces, d] float32
+    best: Tensor  # [R, heads, pieces] float32: the highest score, to base 2
+    mass: Tensor  # [R, heads, pieces] float32
+
+
+@triton.jit
+def attention_kernel(
+    query_ptr,
+    query_stride,
+    cache_ptr,
+    page_stride,
+    table_ptr,
+    table_stride,
+    first_ptr,
+    start_ptr,
+    own_key_ptr,
+    own_value_ptr,
+    own_stride,
+    found_ptr,
+    best_ptr,
+    mass_ptr,
+    scale,
+    GROUP: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    WINDOW: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    OWN: tl.constexpr,
+    PIECES: tl.constexpr,
+    PIECE: tl.constexpr,
+    STEP: tl.constexpr,
+    TILES: tl.constexpr,
+    QUERIES: tl.constexpr,
+    PAGE: tl.constexpr,
+):  # type: ignore[no-untyped-def]
+    sample, head, piece = tl.program_id(2), tl.program_id(1) % KV_HEADS, tl.program_id(1) // KV_HEADS
+    first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
+    count = tl.load(first_ptr + sample + 1) - first
+    lane = tl.program_id(0) * (TILES * QUERIES)  # of the first query, among those of the sample and key head
+    row = lane // GROUP
+    low, end = piece * PIECE, start + count
+    if OWN:
+        end = start
+    high = tl.minimum(low + PIECE, end)
+    if WINDOW > 0:
+        low = tl.maximum(low, start + row + 1 - WINDOW)
+    if CAUSAL:  # nothing behind the last row of these tiles is seen
+        high = tl.minimum(high, start + tl.minimum((lane + TILES * QUERIES - 1) // GROUP, count - 1) + 1)
+    keys_ptr, values_ptr, shift = cache_ptr, cache_ptr + KV_HEADS * PAGE * DEPTH, 0
+    if OWN:  # noqa: SIM102 - a constant, and what follows is none
+        if piece == PIECES - 1:
+            low, high = 0, count
+            keys_ptr, values_ptr, shift = own_key_ptr, own_value_ptr, start
+    if (row < count) & (low < high):
+        dims = tl.arange(0, DEPTH)
+        rows, query, best, mass, found = (), (), (), (), ()
+        for tile in tl.static_range(TILES):
+            lanes = lane + tile * QUERIES + tl.arange(0, QUERIES)
+            place = (first + lanes // GROUP).to(tl.int64) * query_stride + (head * GROUP + lanes % GROUP) * DEPTH
+            real = lanes // GROUP < count
+            query += (tl.load(query_ptr + place[:, None] + dims[None, :], mask=real[:, None], other=0.0),)
+            rows += (lanes // GROUP,)
+            best += (tl.full([QUERIES], LOWEST, tl.float32),)
+            mass += (tl.zeros([QUERIES], tl.float32),)
+            found += (tl.zeros([QUERIES, DEPTH], tl.float32),)
+        for base in range(low // STEP * STEP, high, STEP):
+            keys = base + tl.arange(0, STEP)
+            known = (keys >= low) & (keys < high)
+            page = tl.load(table_ptr + sample.to(tl.int64) * table_stride + keys // PAGE, mask=known, other=0)
+            at = page.to(tl.int64) * page_stride + (head * PAGE + keys % PAGE) * DEPTH
+            if OWN:
+                at = tl.where(piece == PIECES - 1, (first + keys).to(tl.int64) * own_stride + head * DEPTH, at)
+            key = tl.load(keys_ptr + at[:, None] + dims[None, :], mask=known[:, None], other=0.0)
+            value = tl.load(values_ptr + at[:, None] + dims[None, :], mask=known[:, None], other=0.0)
+            key, value = key.to(query_ptr.dtype.element_ty), value.to(query_ptr.dtype.element_ty)
+            next_best, next_mass, next_found = (), (), ()
+            for tile in tl.static_range(TILES):
+                away = (start + rows[tile])[:, None] - (shift + keys)[None, :]
+                seen = tl.broadcast_to(known[None, :], [QUERIES, STEP])
+                if CAUSAL:
+                    seen = seen & (away >= 0)
+                if WINDOW > 0:
+                    seen = seen & (tl.abs(away) < WINDOW)
+                score = product(query[tile], tl.trans(key), tl.zeros([QUERIES, STEP], tl.float32), "ieee")
+                score = tl.where(seen, score * scale, LOWEST)
+                higher = tl.maximum(best[tile], tl.max(score, 1))
+                weight = tl.where(seen, tl.exp2(score - higher[:, None]), 0.0)
+                fade = tl.exp2(best[tile] - higher)
+                next_best += (higher,)
+                next_mass += (mass[tile] * fade + tl.sum(weight, 1),)
+                faded = found[tile] * fade[:, None]
+                next_found += (product(weight.to(value.dtype), value, faded, "ieee"),)
+            best, mass, found = next_best, next_mass, next_found
+        for tile in tl.static_range(TILES):
+            lanes = lane + tile * QUERIES + tl.arange(0, QUERIES)
+            real = lanes // GROUP < count
+            place = (first + lanes // GROUP).to(tl.int64) * (KV_HEADS * GROUP) + head * GROUP + lanes % GROUP
+            place = place * PIECES + piece
+            tl.store(found_ptr + place[:, None] * DEPTH + dims[None, :], found[tile], mask=real[:, None])
+            tl.store(best_ptr + place, best[tile], mask=real)
+            tl.store(mass_ptr + place, mass[tile], mask=real)
+
+
+@triton.jit
+def gather_kernel(
+    found_ptr,
+    best_ptr,
+    mass_ptr,
+    gate_ptr,
+    gate_stride,
+    out_ptr,
+    first_ptr,
+    start_ptr,
+    scale,
+    ALL: tl.constexpr,
+    DEPTH: tl.constexpr,
+    WINDOW: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    OWN: tl.constexpr,
+    GATED: tl.constexpr,
+    PIECES: tl.constexpr,
+    PIECE: tl.constexpr,
+    HEADS: tl.constexpr,
+    UNROLL: tl.constexpr,
+):  # type: ignore[no-untyped-def]
+    sample, place = tl.program_id(2), tl.program_id(0)
+    first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
+    if place < tl.load(first_ptr + sample + 1) - first:
+        row = (first + place).to(tl.int64)
+        heads, dims = tl.program_id(1) * HEADS + tl.arange(0, HEADS), tl.arange(0, DEPTH)
+        real = heads < ALL
+        low, end = 0, start
+        if WINDOW > 0:
+            low = tl.maximum(low, start + place + 1 - WINDOW)
+        if not OWN:
+            end = tl.load(first_ptr + sample + 1) - first + start
+            if CAUSAL:
+                end = start + place + 1
+        best, mass = tl.full([HEADS], LOWEST, tl.float32), tl.zeros([HEADS], tl.float32)
+        found, parts = tl.zeros([HEADS, DEPTH], tl.float32), (row * ALL + heads) * PIECES
+        for base in range(low // (PIECE * UNROLL) * UNROLL, (end + PIECE - 1) // PIECE, UNROLL):
+            for step in tl.static_range(UNROLL):
+                piece = base + step
+                there = real & (piece * PIECE + PIECE > low) & (piece * PIECE < end) & (low < end)
+                best, mass, found = added(
+                    best, mass, found, parts + piece, there, dims, best_ptr, mass_ptr, found_ptr, DEPTH
+                )
+        if OWN:
+            best, mass, found = added(
+                best, mass, found, parts + PIECES - 1, real, dims, best_ptr, mass_ptr, found_ptr, DEPTH
+            )
+        said = found * (scale / tl.where(real, mass, 1.0))[:, None]
+        at = heads[:, None] * DEPTH + dims[None, :]
+        if GATED:
+            gate = tl.load(gate_ptr + row * gate_stride + at, mask=real[:, None], other=0.0).to(tl.float32)
+            said = said * tl.sigmoid(gate)
+        tl.store(out_ptr + row * (ALL * DEPTH) + at, said.to(out_ptr.dtype.element_ty), mask=real[:, None])
+
+
+@triton.jit
+def added(best, mass, found, at, there, dims, best_ptr, mass_ptr, found_ptr, DEPTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """One more part, added to what is known of some heads."""
+    theirs = tl.load(best_ptr + at, mask=there, other=LOWEST)
+    weighed = tl.load(mass_ptr + at, mask=there, other=0.0)
+    part = tl.load(found_ptr + at[:, None] * DEPTH + dims[None, :], mask=there[:, None], other=0.0)
+    higher = tl.maximum(best, theirs)
+    fade, weight = tl.exp2(best - higher), tl.exp2(theirs - higher)
+    return higher, mass * fade + weighed * weight, found * fade[:, None] + part * weight[:, None]
+
+
+def attention(
+    query: Tensor,
+    cache: Tensor,
+    table: Tensor,
+    spans: Spans,
+    *,
+    most: int,
+    kv_heads: int,
+    scales: tuple[float, float] = (1.0, 1.0),
+    window: int | None = None,
+    causal: bool = True,
+    own: tuple[Tensor, Tensor] | None = None,
+    gate: Tensor | None = None,
+    parts: Parts | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Attend from query [R, heads, d] to the cached rows of each sample, scores scaled by d^-0.5: [R, heads, d].
+
+    `cache` [pages, numbers of a page] holds, in the dtype of queries or as e4m3 codes, the pages of the decoder's pool:
+    keys [kv_heads, 16, d], then values; `scales` are what their codes are multiplied by. `table` [B, width] int32 is
+    the page of each sixteen positions. A sample has at most `most` rows, whose keys and values are in the cache
+    already; or `own` [R, kv_heads, d] of both, which nobody keeps, stand in for them. A row sees positions less than
+    `window` away, and if `causal` none behind itself. `gate` [R, heads * d], which may be part of wider rows,
+    multiplies the result by its sigmoid. d is a power of two, heads of at least 16 dimensions.
+    """
+    rows, heads, depth = query.shape
+    cut, group = cut_of(depth, query.element_size()), heads // kv_heads
+    pieces = pieces_of(table.shape[1], cut, own is not None)
+    tiles = min(cut.tiles, triton.cdiv(most * group, QUERIES))
+    blocks = triton.cdiv(most * group, tiles * QUERIES)
+    parts = parts_of(rows, heads, depth, pieces, query.device) if parts is None else parts
+    out = torch.empty(rows, heads, depth, dtype=query.dtype, device=query.device) if out is None else out
+    own_key, own_value = (query, query) if own is None else own
+    key_scale, value_scale = scales
+    attention_kernel[blocks, pieces * kv_heads, len(spans.start)](
+        query,
+        query.stride(0),
+        cache,
+        cache.stride(0),
+        table,
+        table.stride(0),
+        *spans,
+        own_key,
+        own_value,
+        own_key.stride(0),
+        *parts,
+        depth**-0.5 * key_scale * LOG2E,
+        group,
+        kv_heads,
+        depth,
+        window or 0,
+        causal,
+        own is not None,
+        pieces,
+        cut.piece,
+        cut.step,
+        tiles,
+        QUERIES,
+        PAGE,
+        num_warps=cut.warps,
+        num_stages=cut.stages,
+        enable_fp_fusion=False,
+    )
+    gate_, gate_stride = (query, 0) if gate is None else (gate, gate.stride(0))
+    gather_kernel[most, triton.cdiv(heads, HEADS), len(spans.start)](
+        *parts,
+        gate_,
+        gate_stride,
+        out,
+        *spans,
+        value_scale,
+        heads,
+        depth,
+        window or 0,
+        causal,
+        own is not None,
+        gate is not None,
+        pieces,
+        cut.piece,
+        HEADS,
+        UNROLL,
+        num_warps=4,
+        enable_fp_fusion=False,
+    )
+    return out
+
+
+def pieces_of(width: int, cut: Cut, own: bool) -> int:
+    """The pieces of a table of so many pages, and one for the block's own rows."""
+    return triton.cdiv(width * PAGE, cut.piece) + own
+
+
+def parts_of(rows: int, heads: int, depth: int, pieces: int, device: torch.device) -> Parts:
+    """Room for the parts of so many rows."""
+    shapes = (rows, heads, pieces, depth), (rows, heads, pieces), (rows, heads, pieces)
+    return Parts(*(torch.empty(shape, dtype=torch.float32, device=device) for shape in shapes))
+
+
+def attention_torch(
+    query: Tensor,
+    cache: Tensor,
+    table: Tensor,
+    spans: Spans,
+    *,
+    most: int,
+    kv_heads: int,
+    scales: tuple[float, float] = (1.0, 1.0),
+    window: int | None = None,
+    causal: bool = True,
+    own: tuple[Tensor, Tensor] | None = None,
+    gate: Tensor | None = None,
+    parts: Parts | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The same, one sample after the other, in float64."""
+    _, heads, depth = query.shape
+    out = torch.empty_like(query, memory_format=torch.contiguous_format) if out is None else out
+    firsts, exact = spans.first.tolist(), torch.float64
+    for sample, (first, last, start) in enumerate(zip(firsts, firsts[1:], spans.start.tolist(), strict=False)):
+        if first == last:
+            continue
+        end = start if own is not None else start + last - first
+        positions = torch.arange(end, device=query.device)
+        pages = cache[table[sample, positions // PAGE].long(), : 2 * kv_heads * PAGE * depth]
+        sides = pages.to(exact).view(end, 2, kv_heads, PAGE, depth)[torch.arange(end), :, :, positions % PAGE]
+        key, value = (sides[:, side] * scale for side, scale in enumerate(scales))
+        if own is not None:
+            key, value = (torch.cat([x, mine[first:last].to(exact)]) for x, mine in zip((key, value), own, strict=True))
+        places = torch.arange(start + last - first, device=query.device)
+        away = places[start:, None] - places
+        seen = away >= 0 if causal else torch.ones_like(away, dtype=torch.bool)
+        if window is not None:
+            seen &= away.abs() < window
+        key, value = (side.repeat_interleave(heads // kv_heads, dim=1) for side in (key, value))
+        scores = torch.einsum("rhd,khd->hrk", query[first:last].to(exact), key) * depth**-0.5
+        weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
+        found = torch.einsum("hrk,khd->rhd", weights, value.masked_fill(~seen.any(0)[:, None, None], 0.0))
+        if gate is not None:
+            found = found * gate[first:last].to(exact).sigmoid().view(found.shape)
+        out[first:last] = found.to(out.dtype)
+    return out
+
+
+def cases(kind: str, cached: str, heads: int, kv_heads: int, depth: int, own: bool, width: int) -> tuple[Case, ...]:
+    """The two kernels as they are launched, for every number of tiles."""
+    cut, group = cut_of(depth, 2 if kind == "bf16" else 4), heads // kv_heads
+    pieces, name = pieces_of(width, cut, own), f"{kind} over {cached} {heads}/{kv_heads}x{depth}{' own' * own}"
+    rounded = dict.fromkeys(("query_ptr", "own_key_ptr", "own_value_ptr", "gate_ptr", "out_ptr"), f"*{kind}:16")
+    exact = dict.fromkeys(("found_ptr", "best_ptr", "mass_ptr"), "*fp32:16")
+    counts = dict.fromkeys(("table_ptr", "first_ptr", "start_ptr"), "*i32:16")
+    strides = dict.fromkeys(("query_stride", "page_stride", "own_stride", "gate_stride"), "i32:16")
+    known = rounded | exact | counts | strides | {"table_stride": "i32", "scale": "fp32", "cache_ptr": f"*{cached}:16"}
+    shared = {"DEPTH": depth, "WINDOW": 2048 * own, "CAUSAL": not own, "OWN": own, "PIECES": pieces}
+    shared["PIECE"] = cut.piece
+    own_sizes = {"GROUP": group, "KV_HEADS": kv_heads, "STEP": cut.step, "QUERIES": QUERIES, "PAGE": PAGE}
+    ends = {"ALL": heads, "GATED": not own, "HEADS": HEADS, "UNROLL": UNROLL}
+
+    def signature(kernel: triton.runtime.JITFunction) -> dict[str, str]:
+        return {argument: known[argument] for argument in kernel.arg_names if argument in known}
+
+    return (
+        *(
+            Case(
+                f"attention {name}, {tiles} tiles",
+                attention_kernel,
+                signature(attention_kernel),
+                shared | own_sizes | {"TILES": tiles},
+                cut.warps,
+                cut.stages,
+                False,
+            )
+            for tiles in range(1, cut.tiles + 1)
+        ),
+        Case(f"gather {name}", gather_kernel, signature(gather_kernel), shared | ends, 4, fusion=False),
+    )
+
+
+AUDIT = (
+    *cases("bf16", "bf16", 24, 4, 256, False, 256),
+    *cases("bf16", "fp8e4nv", 24, 4, 256, False, 256),
+    *cases("bf16", "bf16", 32, 8, 128, True, 256),
+    *cases("bf16", "fp8e4nv", 32, 8, 128, False, 256),
+    *cases("fp32", "fp32", 24, 4, 256, False, 256),
+)
