@@ -2,6 +2,7 @@
 
 import os
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ if DEVICE == "cpu":
 pytest.importorskip("triton")
 
 if DEVICE == "cpu":
+    import triton.language as tl
     from triton.runtime import interpreter
 
     patch = interpreter._patch_lang_tensor
@@ -23,6 +25,17 @@ if DEVICE == "cpu":
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     interpreter._patch_lang_tensor = mended
+    convert = interpreter._convert_float
+
+    def rounded(data: np.ndarray, old: tl.dtype, new: tl.dtype, mode: object) -> np.ndarray:
+        """To the nearest number, ties to even, as a GPU does: the interpreter cuts off, or forgets to carry."""
+        narrow = {tl.bfloat16: torch.bfloat16, tl.float8e4nv: torch.float8_e4m3fn}.get(new)
+        if old != tl.float32 or narrow is None:
+            return convert(data, old, new, mode)
+        found = torch.from_numpy(np.ascontiguousarray(data)).to(narrow)
+        return found.view(torch.uint8 if narrow.itemsize == 1 else torch.uint16).numpy()
+
+    interpreter._convert_float = rounded
 
 
 def ints(*values: int) -> torch.Tensor:
