@@ -8,11 +8,10 @@ over the block's rows. A block holds the anchor and as many mask tokens as draft
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from specqual.contract import Method, Proposal, Sampling
+from specqual.contract import Method, Proposal
 from specqual.contract.checkpoint import Checkpoint
 from specqual.contract.config import LayerType
 from specqual.contract.draft import DraftConfig
@@ -20,7 +19,7 @@ from specqual.contract.schema import draft_linears
 
 from .arithmetic import Linear, Turns, fused, gain_of, linear, mlp, rms_norm, rotate, wide, wide_dtype
 from .attention import KEYS, Part
-from .choice import Scores, best_ids, walk
+from .drafts import block_of, lengths_of, proposals
 from .memory import Memory, Store
 from .pages import Stream
 from .propose import Ask
@@ -131,32 +130,22 @@ class BlockDrafter:
         Greedy claims no q. Else q follows from a slot's logits by the request's filters, and with a selector or a
         Markov head from softmax(score / temperature) alone.
         """
-        config, tiling = self.config, self.target.tiling
-        lengths = [max(0, min(ask.most, config.max_context - len(ask.tokens))) for ask in asks]
+        tiling, lengths = self.target.tiling, lengths_of(self.config, asks)
         wanted = [(ask, length) for ask, length in zip(asks, lengths, strict=True) if length]
         if not wanted:
             return [Proposal.certain(())] * len(asks)
         hidden = tiling.padded(torch.cat(self._run(wanted, store)))
         (logits,) = tiling.run(self._logits, hidden)
-        joint = self._joint(hidden)
-        done, proposals = 0, list[Proposal]()
-        for ask, length in wanted:
-            rows = slice(done, done + length)
-            scores = self._scores(ask, logits[rows], joint[rows])
-            plain = not (config.selector is not None and ask.selector) and config.markov_rank is None
-            law = ask.sampling if plain else Sampling(temperature=ask.sampling.temperature)
-            proposals.append(walk(ask.tokens[-1], length, scores, law, ask.uniform))
-            done += length
-        found = iter(proposals)
+        found = iter(proposals(self.config, self.tensors, wanted, logits, self._joint(hidden)))
         return [next(found) if length else Proposal.certain(()) for length in lengths]
 
     def _run(self, wanted: Sequence[tuple[Ask, int]], store: Store) -> list[Tensor]:
         """The final-normed states [length, H] that predict the positions behind each anchor."""
         config, tiling, ids, places = self.config, self.target.tiling, list[int](), list[slice]()
         for ask, length in wanted:
-            masks = length - 1 if config.sample_from_anchor else length
-            places.append(slice(len(ids), len(ids) + 1 + masks))
-            ids += [ask.tokens[-1], *[config.mask_token_id] * masks]
+            begun = len(ids)
+            ids += block_of(config, ask, length)
+            places.append(slice(begun, len(ids)))
         block = self._block(places, [ask for ask, _ in wanted])
         x = tiling.padded(self.target.embed(ids) * config.input_scale)
         for index in range(config.layers):
@@ -259,26 +248,6 @@ class BlockDrafter:
         if selector is None:
             return hidden
         return self.target.tiling.run(lambda x: (linear(wide(x), selector),), hidden)[0]
-
-    def _scores(self, ask: Ask, logits: Tensor, joint: Tensor) -> Scores:
-        """What may stand in each slot of one block, and how good it is behind a given token."""
-        selector, tensors = self.config.selector, self.tensors
-        everything = np.arange(self.config.vocab_size)
-        if selector is not None and ask.selector:
-            before, after = (tensors[f"candidate_selector.{side}_codebook"] for side in ("predecessor", "successor"))
-            ids = best_ids(logits, selector.top_k)  # [slots, k]
-            others = torch.cat([torch.full_like(ids[:1], ask.tokens[-1]), ids[:-1]])  # what may stand in front
-            pairs = torch.bmm(before[others] * joint[:, None], after[ids].mT)  # [slots, k in front, k]
-            scores = (pairs.double() + logits.double().gather(1, ids)[:, None]).numpy()
-            known, fronts = ids.numpy(), [{token: i for i, token in enumerate(row)} for row in others.tolist()]
-            return lambda slot, token: (known[slot], scores[slot, fronts[slot][token]])
-        if self.config.markov_rank is not None:
-            w1, w2 = (tensors[f"markov_head.markov_w{factor}.weight"] for factor in (1, 2))
-            return lambda slot, token: (
-                everything,
-                logits[slot].double().numpy() + (w2 * w1[token]).sum(-1).double().numpy(),
-            )
-        return lambda slot, token: (everything, logits[slot].double().numpy())
 
 
 def convolve(z: Tensor, dynamic: Tensor, base: Tensor, slots: Tensor) -> Tensor:

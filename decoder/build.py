@@ -28,6 +28,7 @@ from specqual.contract.schema import target_linears
 from .attention import BACK_ENDS
 from .block import BlockDrafter, load_drafter
 from .engine import Engine
+from .gpu.need import device_of
 from .kernels import kernels_of
 from .memory import Store
 from .pages import Pages
@@ -46,6 +47,7 @@ RULES = (Rule.NONE, Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH)
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
 SELECTING = (Method.DFLASH2, Method.DFLASH_SELECTOR)
 LEAST = {"prefixes": 0, "remembered": 16, "draft_context": 0, "invariant": 0}  # of the options; 1 for all others
+NAMED = {"attention": tuple(BACK_ENDS), "device": ("cpu", "cuda", "interpreter")}  # options that are names
 SPLIT = 1536  # inputs of a product from which on its bits depend on the number of threads, as measured
 LOOKED_UP = 4  # K of prompt lookup where the setup names none
 
@@ -56,7 +58,8 @@ class Options:
     be in at once; `pages` of the pool, by default enough for each of them to fill the context; `prefixes` kept in the
     prefix cache, counted in chunks of 64 tokens, 0 for none; `remembered` requests keep their rounds after their end.
     `attention` is "own" or torch's "sdpa", and `invariant` 0 runs all rows of a pass in one call instead of tile by
-    tile: both show what the promise about bits costs, and do not make it. The others are those of Policies."""
+    tile: both show what the promise about bits costs, and do not make it. `device` "cuda" runs the Triton kernels, and
+    "interpreter" runs the same kernels on the host, slowly. The others are those of Policies."""
 
     ngram: int | None = None
     samples: int = 16
@@ -69,6 +72,7 @@ class Options:
     bucket: int | None = None
     attention: str = "own"
     invariant: int = 1
+    device: str = "cpu"
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Options":
@@ -77,14 +81,14 @@ class Options:
         for name, value in given.items():
             if name not in known:
                 raise ValueError(f"{name}: unknown option; there are {', '.join(known)}")
-            if name == "attention":
-                if value not in BACK_ENDS:
-                    raise ValueError(f"attention: must be {' or '.join(BACK_ENDS)}, got {value!r}")
+            if name in NAMED:
+                if value not in NAMED[name]:
+                    raise ValueError(f"{name}: must be {' or '.join(NAMED[name])}, got {value!r}")
                 continue
             low = LEAST.get(name, 1)
             if isinstance(value, bool) or not str(value).isdecimal() or int(value) < low:
                 raise ValueError(f"{name}: must be an integer of at least {low}, got {value!r}")
-        typed: dict[str, Any] = {name: value if name == "attention" else int(value) for name, value in given.items()}
+        typed: dict[str, Any] = {name: value if name in NAMED else int(value) for name, value in given.items()}
         return cls(**typed)
 
     @property
@@ -107,13 +111,14 @@ def make(setup: Setup) -> Engine:
     if setup.draft is not None and options.ngram is not None:
         raise ValueError("ngram: excludes a draft checkpoint")
     checkpoint = None if is_table(setup.target) else open_target(setup.target)
-    target, proposer = _models(setup, options, checkpoint, dtype)
+    device = device_of(options.device)
+    target, proposer = _models(setup, options, checkpoint, dtype, device)
     if options.selector_rows is not None and proposer is not None and proposer.method not in SELECTING:
         raise ValueError("selector_rows: this drafter has no selector")
     longest = 0 if setup.rule is Rule.NONE else _draft_length(setup.draft_length, proposer)
     file = setup.target / "tokenizer.json"
     text = Text(file) if file.exists() else None
-    store = _store(target, checkpoint, proposer, options, longest, dtype)
+    store = _store(target, checkpoint, proposer, options, longest, dtype, device)
     rule, bitwise = setup.rule if longest else Rule.NONE, _bitwise(target, proposer, options)
     claims = Claims(
         engine="specqual.decoder",
@@ -126,7 +131,7 @@ def make(setup: Setup) -> Engine:
         limits=Limits(target.vocab_size, target.max_context, longest, options.samples, target.eos_ids),
         dtype=setup.dtype or "float32",
         attention=options.attention,
-        device="cpu",
+        device=options.device,
         threads=torch.get_num_threads(),
         weight_format=_weight_format(checkpoint),
         kv_format="fp8" if checkpoint is not None and checkpoint.quantisation.kv_scales else "dense",
@@ -137,7 +142,11 @@ def make(setup: Setup) -> Engine:
 
 
 def _models(
-    setup: Setup, options: Options, checkpoint: Checkpoint[TargetConfig] | None, dtype: torch.dtype
+    setup: Setup,
+    options: Options,
+    checkpoint: Checkpoint[TargetConfig] | None,
+    dtype: torch.dtype,
+    device: torch.device | None,
 ) -> tuple[Target, Proposer | None]:
     drafts = setup.rule is not Rule.NONE
     lookup = None
@@ -147,16 +156,21 @@ def _models(
         if drafts and setup.draft is not None:
             raise CheckpointError("target", "is a table and has no hidden states for a drafter to read")
         return load_table(setup.target), lookup
+    drafter = open_draft(setup.draft, checkpoint.config) if drafts and setup.draft is not None else None
+    taps = () if drafter is None else drafter.config.target_layer_ids
+    if device is not None:
+        from .gpu import drafter as gpu_drafter
+        from .gpu import target as gpu_target
+
+        there = gpu_target.load_target(checkpoint, dtype, taps, device)
+        return there, lookup if drafter is None else gpu_drafter.load_drafter(drafter, there)
     how = Tiling(TILE if options.invariant else None), BACK_ENDS[options.attention]
-    if not drafts or setup.draft is None:
-        return load_target(checkpoint, dtype, (), *how), lookup
-    drafter = open_draft(setup.draft, checkpoint.config)
-    target = load_target(checkpoint, dtype, drafter.config.target_layer_ids, *how)
-    return target, load_drafter(drafter, target)
+    target = load_target(checkpoint, dtype, taps, *how)
+    return target, lookup if drafter is None else load_drafter(drafter, target)
 
 
 def _bitwise(target: Target, proposer: Proposer | None, options: Options) -> bool:
-    """Whether a row's bits depend on its request alone."""
+    """Whether a row's bits depend on its request alone: a table's do, and those of the kernels on a device."""
     if not isinstance(target, Transformer):
         return True
     longest = max(target.longest_product, proposer.longest_product if isinstance(proposer, BlockDrafter) else 0)
@@ -180,16 +194,23 @@ def _store(
     options: Options,
     longest: int,
     dtype: torch.dtype,
+    device: torch.device | None,
 ) -> Store:
     streams = (*target.streams, *(proposer.streams if proposer is not None else ()))
     net = None if checkpoint is None else checkpoint.config.delta_net
     kinds = () if checkpoint is None else checkpoint.config.layer_types
     layers = tuple(index for index, kind in enumerate(kinds) if kind is LayerType.LINEAR)
     kept = min(options.samples, options.prefixes)  # states behind cached prefixes
-    slots = Slots(net, layers, options.samples + kept, longest + 1, dtype)
-    store = Store(Pages(streams, 0), slots, options.samples)
+    count, place = options.samples + kept, device or torch.device("cpu")
+    if device is None:
+        slots = Slots(net, layers, count, longest + 1, dtype)
+    else:
+        from .gpu.pools import DeviceSlots
+
+        slots = DeviceSlots(net, layers, count, longest + 1, dtype, device)
+    store = Store(Pages(streams, 0, place), slots, options.samples)
     most = store.most_pages(target.max_context, max(LONGEST_CHUNK, longest + 1))
-    store.pages = Pages(streams, options.pages or options.samples * most)
+    store.pages = Pages(streams, options.pages or options.samples * most, place)
     return store
 
 

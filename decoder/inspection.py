@@ -16,11 +16,11 @@ def state_of(memory: Memory, store: Store) -> State:
         visible = range(stream.first(memory.length), memory.length)
         key, value = store.pages.read(stream, memory.tables[name], visible.start, visible.stop)
         for part, rows in (("key", key), ("value", value)):
-            tensors[f"{name}.{part}"] = rows.clone()
+            tensors[f"{name}.{part}"] = rows.cpu().clone()
             positions[f"{name}.{part}"] = tuple(visible)
     for layer in store.slots.layers if memory.length else ():
         assert memory.slot is not None
-        state, conv, log = store.slots.at(memory.slot, layer, memory.kept)
+        state, conv, log = store.slots.at(memory.slot, layer, memory.length, memory.kept)
         for step in steps_of(log):
             advance(state, *step)
         tensors[f"target.{layer}.state"] = state

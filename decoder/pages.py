@@ -75,10 +75,10 @@ def page_bytes(streams: Sequence[Stream]) -> int:
 class Pages:
     """A pool of pages of bytes, each large enough for 16 keys and values of any stream; page 0 stays zero."""
 
-    def __init__(self, streams: Sequence[Stream], count: int) -> None:
+    def __init__(self, streams: Sequence[Stream], count: int, device: torch.device | str = "cpu") -> None:
         self.streams: Mapping[str, Stream] = {stream.name: stream for stream in streams}
-        self.count, self.page_bytes = count, page_bytes(streams)
-        self._data = torch.zeros(count + 1 if streams else 1, self.page_bytes, dtype=torch.uint8)
+        self.count, self.page_bytes, self.device = count, page_bytes(streams), device
+        self._data = torch.zeros(count + 1 if streams else 1, self.page_bytes, dtype=torch.uint8, device=device)
         self._blocks = {stream.name: self._blocks_of(stream) for stream in streams}
         self._free = list(range(count, 0, -1))
         self.users = [0] * (count + 1)  # of each page: the samples, and the prefix cache, that hold it
@@ -87,6 +87,10 @@ class Pages:
     @property
     def free(self) -> int:
         return len(self._free)
+
+    def cache(self, stream: Stream) -> Tensor:
+        """All pages as one stream sees them, [count + 1, numbers of a page]: keys [kv_heads, 16, d], then values."""
+        return self._data.view(stream.dtype if stream.scales is None else torch.float8_e4m3fn)
 
     def extend(self, table: Table, start: int, end: int) -> None:
         """Make room to write the positions from `start` to `end`: a page there that somebody else holds is copied."""

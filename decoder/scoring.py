@@ -26,9 +26,10 @@ def score(target: Target, store: Store, prompt: Sequence[int], output: Sequence[
     if len(prompt) + len(output) > target.max_context:
         raise InvalidRequest("output", f"ends beyond the context of {target.max_context} tokens")
     ids = (*prompt, *output)[:-1] if output else ()
-    alone = Store(Pages(target.streams, 0), store.slots.like(1), 1)
+    device = store.pages.device
+    alone = Store(Pages(target.streams, 0, device), store.slots.like(1), 1)
     most = alone.most_pages(len(ids), chunk)
-    alone.pages = Pages(target.streams, most)
+    alone.pages = Pages(target.streams, most, device)
     memory = alone.take(most)
     assert memory is not None
     rows = list[np.ndarray]()

@@ -77,14 +77,21 @@ def read_layer(checkpoint: Checkpoint[TargetConfig], index: int, dtype: torch.dt
         if config.qk_norm:
             query_gain, key_gain = gain("self_attn.q_norm"), gain("self_attn.k_norm")
             tensors["head_norm"] = torch.stack([query_gain] * config.heads + [key_gain] * config.kv_heads)
-        if checkpoint.quantisation.kv_scales:
-            names = [f"{prefix}self_attn.{side}_proj.{side}_scale" for side in "kv"]
-            key_scale, value_scale = (
-                float(checkpoint.read(name).float()) if name in checkpoint.tensors else 1.0 for name in names
-            )
-            scales = key_scale, value_scale
+        scales = kv_scales(checkpoint, index)
     gate_up = fused([module("mlp.gate_proj"), module("mlp.up_proj")])
     return Layer(kind, enter, leave, gate_up, module("mlp.down_proj"), tensors, scales)
+
+
+def kv_scales(checkpoint: Checkpoint[TargetConfig], index: int) -> tuple[float, float] | None:
+    """The scales of keys and values of a layer in an FP8 cache; None without one."""
+    if not checkpoint.quantisation.kv_scales:
+        return None
+    prefix = f"{checkpoint.config.prefix}layers.{index}.self_attn."
+    key, value = (
+        float(checkpoint.read(name).float()) if name in checkpoint.tensors else 1.0
+        for name in (f"{prefix}{side}_proj.{side}_scale" for side in "kv")
+    )
+    return key, value
 
 
 def halves(module: Linear, heads: int) -> tuple[Linear, Linear]:

@@ -56,7 +56,9 @@ def test_heads_are_normed_and_turned_as_defined(dtype: torch.dtype, turned: int,
         found = run(x, positions, cos, sin, gain, 1e-6)
         assert float((found.double() - exact).abs().max()) < (2e-6 if dtype is torch.float32 else 0.02)
     inside = torch.cat([x.flatten(1), x.flatten(1)], dim=1)[:, : 3 * 16].view(5, 3, 16)
-    assert torch.equal(rotary.rotate(inside, positions, cos, sin, gain, 1e-6), rotary.rotate(x, positions, cos, sin, gain, 1e-6))
+    assert torch.equal(
+        rotary.rotate(inside, positions, cos, sin, gain, 1e-6), rotary.rotate(x, positions, cos, sin, gain, 1e-6)
+    )
 
 
 def test_turning_is_the_torch_path_of_the_decoder() -> None:

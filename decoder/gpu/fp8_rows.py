@@ -29,9 +29,7 @@ class Rows(NamedTuple):
 
 
 @triton.jit
-def quantise_kernel(
-    x_ptr, scale_ptr, codes_ptr, scales_ptr, width, pitch, WIDTH: tl.constexpr, STATIC: tl.constexpr
-):  # type: ignore[no-untyped-def]
+def quantise_kernel(x_ptr, scale_ptr, codes_ptr, scales_ptr, width, pitch, WIDTH: tl.constexpr, STATIC: tl.constexpr):  # type: ignore[no-untyped-def]
     row, lane = tl.program_id(0).to(tl.int64), tl.arange(0, WIDTH)
     real = lane < width
     x = tl.load(x_ptr + row * pitch + lane, mask=real, other=0.0).to(tl.float32)
@@ -111,7 +109,21 @@ def rows_kernel(
         weight += K
         x += K
     acc *= tl.load(x_scale_ptr + n, mask=n < rows, other=0.0)[None, :]
-    emit(acc, out_ptr, scale_ptr, bias_ptr, parts_ptr, arrived_ptr, rows, outputs, M, N, SPLITS, SCALED=True, BIASED=BIASED)
+    emit(
+        acc,
+        out_ptr,
+        scale_ptr,
+        bias_ptr,
+        parts_ptr,
+        arrived_ptr,
+        rows,
+        outputs,
+        M,
+        N,
+        SPLITS,
+        SCALED=True,
+        BIASED=BIASED,
+    )
 
 
 def linear(

@@ -143,12 +143,29 @@ def block_kernel(
         else:
             acc += tl.dot(numbers(weight, weight_scale), tl.trans(numbers(tl.trans(x), scale)), input_precision="ieee")
     emit(
-        acc, out_ptr, outer_ptr, outer_ptr, parts_ptr, arrived_ptr, rows, outputs, M, N, SPLITS, SCALED=True, BIASED=False
+        acc,
+        out_ptr,
+        outer_ptr,
+        outer_ptr,
+        parts_ptr,
+        arrived_ptr,
+        rows,
+        outputs,
+        M,
+        N,
+        SPLITS,
+        SCALED=True,
+        BIASED=False,
     )
 
 
 def linear(
-    x: Rows, weight: Blocked, *, out: Tensor | None = None, dtype: torch.dtype = torch.bfloat16, workspace: Workspace | None = None
+    x: Rows,
+    weight: Blocked,
+    *,
+    out: Tensor | None = None,
+    dtype: torch.dtype = torch.bfloat16,
+    workspace: Workspace | None = None,
 ) -> Tensor:
     """Quantised rows [R, inputs] times a weight: [R, outputs] in `dtype`; sums are float32, and rounded once."""
     outputs, inputs = len(weight.codes), weight.codes.shape[1] * 2
@@ -180,7 +197,12 @@ def linear(
 
 
 def linear_torch(
-    x: Rows, weight: Blocked, *, out: Tensor | None = None, dtype: torch.dtype = torch.bfloat16, workspace: Workspace | None = None
+    x: Rows,
+    weight: Blocked,
+    *,
+    out: Tensor | None = None,
+    dtype: torch.dtype = torch.bfloat16,
+    workspace: Workspace | None = None,
 ) -> Tensor:
     """The same by its definition, in float32, or in float64 if `dtype` is."""
     exact = torch.promote_types(dtype, torch.float32)

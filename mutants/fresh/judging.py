@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from specqual.contract import Proposal, Purpose, Rule, Sampling
-from specqual.decoder import block, choice, transaction
+from specqual.decoder import choice, drafts, transaction
 from specqual.decoder.choice import Scores, walk
 from specqual.decoder.memory import Store
 from specqual.decoder.row import Row
@@ -57,7 +57,7 @@ def f01c(rule: Rule, p: Law, proposal: Proposal, uniform: Uniform) -> Verdict:
     return verify(rule, p, proposal, uniform)
 
 
-@swap("walk", block)
+@swap("walk", drafts)
 def f02a(anchor: int, length: int, scores: Scores, sampling: Sampling, uniform: Callable[[int], float]) -> Proposal:
     """q is kept for the chain of best drafts, while each draft is drawn behind the one that was drawn: shows from the
     second slot on, when sampling with a selector, once a draft is not the best one."""
@@ -71,7 +71,7 @@ def f02a(anchor: int, length: int, scores: Scores, sampling: Sampling, uniform: 
     return replace(found, q=tuple(laws))
 
 
-@swap("walk", block)
+@swap("walk", drafts)
 def f02b(anchor: int, length: int, scores: Scores, sampling: Sampling, uniform: Callable[[int], float]) -> Proposal:
     """q is divided by the temperature in the first slot only: shows at temperatures other than one, from the second
     draft on."""

@@ -1,0 +1,207 @@
+"""The DFlash family on the device: one masked block per sample over a context of projected target features."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specqual.contract import Method, Proposal
+from specqual.contract.checkpoint import Checkpoint
+from specqual.contract.config import LayerType
+from specqual.contract.draft import DraftConfig
+
+from ..drafts import block_of, lengths_of, proposals
+from ..memory import Memory, Store
+from ..pages import Stream
+from ..propose import Ask
+from .attention import attention
+from .block_convolution import block_convolution
+from .embedding import embed
+from .gated import silu_mul
+from .heads import Turns, heads
+from .layers import place_of
+from .modules import Module, Siblings, Stored, module_of
+from .norm import rms_norm
+from .rounds import Piece, Told, told
+from .target import DeviceTarget, turns_of
+
+
+@dataclass(frozen=True, slots=True)
+class DraftLayer:
+    """One layer; the convolutions around a sublayer by its name, if there are any."""
+
+    name: str
+    enter: Siblings
+    leave: Module
+    gate_up: Module
+    down: Module
+    kernels: Mapping[str, Module]
+    tensors: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDrafter:
+    """A drafter that borrows embedding and head of its target. `joint` are the tensors that join a slot with the token
+    before it, on the host, where drafts are chosen."""
+
+    config: DraftConfig
+    target: DeviceTarget
+    project: Module
+    context: Siblings  # key and value of all layers
+    hidden_gain: Tensor
+    gain: Tensor
+    layers: tuple[DraftLayer, ...]
+    selector: Module | None
+    joint: Mapping[str, Tensor]
+    turns: Turns
+    streams: tuple[Stream, ...]
+
+    @property
+    def method(self) -> Method:
+        return self.config.method
+
+    @property
+    def draft_length(self) -> int:
+        return self.config.draft_length
+
+    @torch.inference_mode()
+    def ingest(
+        self, memories: Sequence[Memory], starts: Sequence[int], features: Sequence[Tensor], store: Store
+    ) -> None:
+        """Turn features of committed tokens, [n, taps * H] per sample, into context rows of every layer."""
+        config, pieces = self.config, list[Piece]()
+        for memory, start, rows in zip(memories, starts, features, strict=True):
+            store.extend(memory, self.streams, start + len(rows))
+            pieces.append(Piece(memory, (0,) * len(rows), start, start, 0))
+        there = told(pieces, self.streams, self.target.device)
+        projected, _ = rms_norm(self.project(torch.cat(list(features))), self.hidden_gain, config.eps)
+        sides = iter(self.context(projected))
+        for layer in self.layers:
+            gain = layer.tensors["key_norm"]
+            heads(
+                None,
+                next(sides),
+                next(sides),
+                (gain, gain),
+                self.turns,
+                config.eps,
+                there.spans,
+                most=there.most,
+                depth=config.head_dim,
+                place=place_of(store.pages, layer.name, there),
+            )
+
+    @torch.inference_mode()
+    def propose(self, asks: Sequence[Ask], store: Store) -> list[Proposal]:
+        """One block pass for all asks; no draft stands beyond the drafter's own context."""
+        config = self.config
+        lengths = lengths_of(config, asks)
+        wanted = [(ask, length) for ask, length in zip(asks, lengths, strict=True) if length]
+        if not wanted:
+            return [Proposal.certain(())] * len(asks)
+        hidden = self._run(wanted, store)
+        logits = self.target.head(hidden) * config.output_multiplier
+        if config.softcap is not None:
+            logits = torch.tanh(logits / config.softcap) * config.softcap
+        joint = hidden if self.selector is None else self.selector(hidden, torch.float32)
+        found = iter(proposals(config, self.joint, wanted, logits.cpu(), joint.cpu()))
+        return [next(found) if length else Proposal.certain(()) for length in lengths]
+
+    def _run(self, wanted: Sequence[tuple[Ask, int]], store: Store) -> Tensor:
+        """The final-normed states [R, H] that predict the positions behind each anchor."""
+        pieces, rows, end = list[Piece](), list[int](), 0
+        for ask, length in wanted:
+            ids, start = block_of(self.config, ask, length), len(ask.tokens) - 1
+            pieces.append(Piece(ask.memory, ids, start, start, 0))
+            end += len(ids)
+            rows += range(end - length, end)
+        there = told(pieces, self.streams, self.target.device)
+        x = embed(there.ids, self.target.embedding, self.config.input_scale)
+        for layer in self.layers:
+            x = self._sublayer(layer, "attention", x, there, store)
+            x = self._sublayer(layer, "mlp", x, there, store)
+        normed, _ = rms_norm(x, self.gain, self.config.eps)
+        return normed[torch.tensor(rows, device=x.device)]
+
+    def _sublayer(self, layer: DraftLayer, name: str, x: Tensor, there: Told, store: Store) -> Tensor:
+        """A norm, a sublayer between its two convolutions, if there are any, and the residual sum."""
+        normed, _ = rms_norm(x, layer.tensors[f"{name}_norm"], self.config.eps)
+        if self.config.convolution is None:
+            return x + self._inner(layer, name, normed, there, store)
+        taps, first = self.config.convolution.kernel, there.spans.first
+        dynamic = layer.kernels[name](normed).view(len(x), 2, taps, -1)
+        before, after = layer.tensors[f"{name}_base"]
+        entered = block_convolution(normed, dynamic[:, 0], before, first, most=there.most)
+        left = self._inner(layer, name, entered, there, store)
+        return block_convolution(left, dynamic[:, 1], after, first, most=there.most, residual=x)
+
+    def _inner(self, layer: DraftLayer, name: str, x: Tensor, there: Told, store: Store) -> Tensor:
+        if name == "mlp":
+            return layer.down(silu_mul(layer.gate_up(x)))
+        config, place = self.config, place_of(store.pages, layer.name, there)
+        gains = layer.tensors["query_norm"], layer.tensors["key_norm"]
+        query, key, value = heads(
+            *layer.enter(x), gains, self.turns, config.eps, there.spans, most=there.most, depth=config.head_dim
+        )
+        seen = attention(
+            query,
+            place.cache,
+            place.table,
+            there.spans,
+            most=there.most,
+            kv_heads=config.kv_heads,
+            window=store.pages.streams[layer.name].window,
+            causal=config.is_causal,
+            own=(key, value),
+        )
+        return layer.leave(seen.flatten(1))
+
+
+def load_drafter(checkpoint: Checkpoint[DraftConfig], target: DeviceTarget) -> DeviceDrafter:
+    """Lay out every weight of an accounted drafter checkpoint once."""
+    config, dtype, device = checkpoint.config, target.dtype, target.device
+
+    def stored(name: str) -> Stored:
+        return Stored.read(checkpoint, name)
+
+    def one(*names: str) -> Module:
+        return module_of([stored(name) for name in names], dtype, device)
+
+    def tensor(name: str) -> Tensor:
+        return checkpoint.read(name).float().to(device)
+
+    def layer_of(index: int) -> DraftLayer:
+        prefix, convolved = f"layers.{index}.", config.convolution is not None
+        tensors = {f"{side}_norm": tensor(f"{prefix}self_attn.{side[0]}_norm.weight") for side in ("query", "key")}
+        tensors["attention_norm"] = tensor(f"{prefix}input_layernorm.weight")
+        tensors["mlp_norm"] = tensor(f"{prefix}post_attention_layernorm.weight")
+        sublayers = ("attention", "mlp") if convolved else ()
+        tensors |= {f"{name}_base": tensor(f"{prefix}{name}_conv.base_kernel") for name in sublayers}
+        return DraftLayer(
+            f"draft.{index}",
+            Siblings.of([stored(f"{prefix}self_attn.{side}_proj") for side in "qkv"], dtype, device),
+            one(f"{prefix}self_attn.o_proj"),
+            one(f"{prefix}mlp.gate_proj", f"{prefix}mlp.up_proj"),
+            one(f"{prefix}mlp.down_proj"),
+            {name: one(f"{prefix}{name}_conv.kernel_projection") for name in sublayers},
+            tensors,
+        )
+
+    names = [f"layers.{i}.self_attn.{side}_proj" for i in range(config.layers) for side in "kv"]
+    windows = (config.window if kind is LayerType.SLIDING else None for kind in config.layer_types)
+    joint = [name for name in checkpoint.tensors if "codebook" in name or "markov" in name]
+    selector = one("candidate_selector.hidden_projection") if config.selector is not None else None
+    return DeviceDrafter(
+        config,
+        target,
+        one("fc"),
+        Siblings.of([stored(name) for name in names], dtype, device),
+        tensor("hidden_norm.weight"),
+        tensor("norm.weight"),
+        tuple(layer_of(index) for index in range(config.layers)),
+        selector,
+        {name: checkpoint.read(name).float() for name in joint},
+        turns_of(target.max_context + config.block_size, config.head_dim, config.rope_theta, device),
+        tuple(Stream(f"draft.{i}", config.kv_heads, config.head_dim, dtype, w) for i, w in enumerate(windows)),
+    )
