@@ -22,11 +22,17 @@ NOTHING = tl.constexpr(-(2**63))  # below every entry
 
 
 @triton.jit
-def entry(x, ids):  # type: ignore[no-untyped-def]
-    """An int64 that grows with the logit, and with falling id among equals; NaN counts as impossible."""
+def ordered(x):  # type: ignore[no-untyped-def]
+    """An int64 that grows with the logit, and is a multiple of 2^32; NaN counts as impossible."""
     x = tl.where(x == x, x, float("-inf"))
     bits = tl.where(x == 0, 0.0, x).to(tl.int32, bitcast=True)
-    return ((bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.int64) << 32) | (0xFFFFFFFF - ids.to(tl.int64))
+    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.int64) << 32
+
+
+@triton.jit
+def entry(x, ids):  # type: ignore[no-untyped-def]
+    """The same, and among equals it grows with falling id."""
+    return ordered(x) | (0xFFFFFFFF - ids.to(tl.int64))
 
 
 @triton.jit
