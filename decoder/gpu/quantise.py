@@ -1,0 +1,48 @@
+"""Weights turned into NVFP4 when they are loaded, by ModelOpt's rule, wherever they lie."""
+
+import torch
+from torch import Tensor
+
+from specqual.decoder.formats import BLOCK, LARGEST
+
+from . import nvfp4
+
+SMALLEST = 2.0**-9  # of the positive e4m3 numbers
+EDGES = ((0.25, False), (0.75, True), (1.25, False), (1.75, True), (2.5, False), (3.5, True), (5.0, False))
+"""Where one e2m1 code ends and the next begins; and whether the edge itself, a tie, belongs to the next, even one."""
+
+
+def codes_of(x: Tensor) -> Tensor:
+    """The e2m1 codes (uint8, 0 to 15) nearest to x, ties to the even code, saturating at 6; shape kept."""
+    size, code = x.abs(), torch.zeros(x.shape, dtype=torch.uint8, device=x.device)
+    for edge, reached in EDGES:
+        code += size >= edge if reached else size > edge
+    return code | torch.signbit(x).to(torch.uint8) << 3
+
+
+def pack(codes: Tensor) -> Tensor:
+    """Codes [outputs, inputs] as bytes [outputs, inputs / 2], even inputs low."""
+    return codes[:, 0::2] | codes[:, 1::2] << 4
+
+
+def to_nvfp4(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes [outputs, inputs / 2], e4m3 block scales [outputs, inputs / 16] and the tensor's scale of a weight.
+
+    Computed in float32. ValueError if `inputs` is not a multiple of 16.
+    """
+    outputs, inputs = weight.shape
+    if inputs % BLOCK:
+        raise ValueError(f"weight: the input axis must be a multiple of {BLOCK}, got {inputs}")
+    blocks = weight.float().reshape(outputs, -1, BLOCK)
+    largest = blocks.abs().amax(-1)
+    whole = largest.max()
+    outer = torch.where(whole > 0, whole / (6 * LARGEST), 1.0)
+    scale = (largest / 6 / outer).clamp(SMALLEST, LARGEST).to(torch.float8_e4m3fn)
+    scale = torch.where(largest == 0, torch.ones_like(largest), scale.float())
+    codes = codes_of(blocks / (scale * outer)[..., None]).flatten(1)
+    return pack(codes), scale.to(torch.float8_e4m3fn), outer
+
+
+def quantised(weight: Tensor) -> nvfp4.Nvfp4:
+    """A dense weight [outputs, inputs], or several fused ones, as the NVFP4 kernel takes it."""
+    return nvfp4.lay(*to_nvfp4(weight))
