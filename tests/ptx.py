@@ -1,4 +1,4 @@
-"""A machine for the few PTX instructions of the kernels' inline assembly, so that its text can be tried without a GPU."""
+"""A machine for the few PTX instructions of the kernels' inline assembly, so that its text runs without a GPU."""
 
 import re
 from collections.abc import Sequence

@@ -25,7 +25,9 @@ def hard(dtype: torch.dtype) -> Tensor:
     """Rows with blocks of zeros, of numbers too small for a scale, of numbers too large, and of ties between codes."""
     x = draw(5, INPUTS)
     x[0, :16], x[1, 16:32], x[2, 32:48] = 0.0, 1e-9, 1e6
-    x[3, :16] = torch.tensor([6.0, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, -0.25, -0.75, -1.25, -1.75, -2.5, -3.5, -5.0, 0.1])
+    x[3, :16] = torch.tensor(
+        [6.0, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, -0.25, -0.75, -1.25, -1.75, -2.5, -3.5, -5.0, 0.1]
+    )
     return x.to(dtype)
 
 
@@ -93,7 +95,9 @@ def test_rows_that_are_no_whole_blocks_are_refused() -> None:
 def test_a_weight_quantised_at_load_is_what_the_writer_of_checkpoints_makes_of_it() -> None:
     weight = draw(OUTPUTS, INPUTS).bfloat16()
     weight[0, :16], weight[1, 16:32] = 0.0, 1e-9
-    weight[2, :16] = torch.tensor([6.0, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, -0.25, -0.75, -1.25, -1.75, -2.5, -3.5, -5.0, 0])
+    weight[2, :16] = torch.tensor(
+        [6.0, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, -0.25, -0.75, -1.25, -1.75, -2.5, -3.5, -5.0, 0]
+    )
     for given in (weight, torch.zeros_like(weight)):
         expected = quantise_nvfp4(given)
         for mine, theirs in zip(quantise.to_nvfp4(given), expected.values(), strict=True):

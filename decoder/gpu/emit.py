@@ -3,8 +3,6 @@
 import triton
 import triton.language as tl
 
-from .native import rounded
-
 
 @triton.jit
 def emit(
@@ -50,4 +48,4 @@ def emit(
         if BIASED:
             acc += tl.load(bias_ptr + output, mask=real, other=0.0).to(tl.float32)[:, None]
         where = row[None, :].to(tl.int64) * outputs + output[:, None]
-        tl.store(out_ptr + where, rounded(acc, out_ptr.dtype.element_ty), mask=real[:, None] & (row[None, :] < rows))
+        tl.store(out_ptr + where, acc.to(out_ptr.dtype.element_ty), mask=real[:, None] & (row[None, :] < rows))

@@ -55,7 +55,7 @@ def lay(codes: Tensor, scale: Tensor) -> Fp8:
 
 def unlaid(weight: Fp8) -> Tensor:
     """The weight [outputs, inputs] that a layout stands for, float32."""
-    chunks, rows, _ = weight.words.shape
+    rows = weight.words.shape[1]
     half = torch.stack([weight.words & 0xFFFF, (weight.words >> 16) & 0xFFFF], dim=2)  # [chunks, rows, 2, 32]
     second = (half & 0x0800) >> 4 | (half >> 8) & 0x70 | half & 15
     byte = torch.stack([(half & 0x8000) >> 8 | (half >> 4) & 127, second], dim=3)

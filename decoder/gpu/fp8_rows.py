@@ -11,7 +11,6 @@ import triton.language as tl
 from torch import Tensor
 
 from .audit import Case
-from .e4m3 import e4m3
 from .emit import emit
 from .native import NATIVE
 from .shapes import constants, launch, variants
@@ -29,9 +28,7 @@ class Rows(NamedTuple):
 
 
 @triton.jit
-def quantise_kernel(
-    x_ptr, scale_ptr, codes_ptr, scales_ptr, width, pitch, WIDTH: tl.constexpr, STATIC: tl.constexpr
-):  # type: ignore[no-untyped-def]
+def quantise_kernel(x_ptr, scale_ptr, codes_ptr, scales_ptr, width, pitch, WIDTH: tl.constexpr, STATIC: tl.constexpr):  # type: ignore[no-untyped-def]
     row, lane = tl.program_id(0).to(tl.int64), tl.arange(0, WIDTH)
     real = lane < width
     x = tl.load(x_ptr + row * pitch + lane, mask=real, other=0.0).to(tl.float32)
@@ -40,8 +37,8 @@ def quantise_kernel(
     else:
         scale = tl.div_rn(tl.max(tl.abs(x)), 448.0)
         scale = tl.where(scale == 0, 1.0, scale)
-    code, _ = e4m3(tl.div_rn(x, tl.zeros([WIDTH], tl.float32) + scale))
-    tl.store(codes_ptr + row * width + lane, code.to(tl.uint8), mask=real)
+    x = tl.div_rn(x, tl.zeros([WIDTH], tl.float32) + scale)
+    tl.store(codes_ptr + row * width + lane, tl.clamp(x, -448.0, 448.0).to(tl.float8e4nv), mask=real)
     tl.store(scales_ptr + row, scale)
 
 
@@ -54,7 +51,7 @@ def quantise(x: Tensor, input_scale: Tensor | None = None, *, out: Rows | None =
         quantise_kernel[(len(x),)](
             x,
             out.scales if input_scale is None else input_scale,
-            out.codes.view(torch.uint8),
+            out.codes,
             out.scales,
             x.shape[1],
             x.stride(0),
@@ -111,7 +108,21 @@ def rows_kernel(
         weight += K
         x += K
     acc *= tl.load(x_scale_ptr + n, mask=n < rows, other=0.0)[None, :]
-    emit(acc, out_ptr, scale_ptr, bias_ptr, parts_ptr, arrived_ptr, rows, outputs, M, N, SPLITS, SCALED=True, BIASED=BIASED)
+    emit(
+        acc,
+        out_ptr,
+        scale_ptr,
+        bias_ptr,
+        parts_ptr,
+        arrived_ptr,
+        rows,
+        outputs,
+        M,
+        N,
+        SPLITS,
+        SCALED=True,
+        BIASED=BIASED,
+    )
 
 
 def linear(
@@ -125,7 +136,7 @@ def linear(
     workspace: Workspace | None = None,
     tile: Tile | None = None,
 ) -> Tensor:
-    """Quantised rows times weight, e4m3 [outputs, inputs], with scales [outputs] and a bias: [R, outputs] in `dtype`."""
+    """Quantised rows times weight, e4m3 [outputs, inputs], with scales [outputs], plus a bias: [R, outputs]."""
     (outputs, inputs), rows = weight.shape, len(x.codes)
     out = torch.empty(rows, outputs, dtype=dtype, device=weight.device) if out is None else out
     if not rows:
@@ -183,7 +194,7 @@ AUDIT = (
             {
                 "x_ptr": "*bf16:16",
                 "scale_ptr": "*fp32:16",
-                "codes_ptr": "*u8:16",
+                "codes_ptr": "*fp8e4nv:16",
                 "scales_ptr": "*fp32:16",
                 "width": "i32:16",
                 "pitch": "i32:16",

@@ -13,13 +13,3 @@ def product(weight, x, acc, PRECISION: tl.constexpr):  # type: ignore[no-untyped
     if NATIVE:
         return tl.dot(weight, x, acc, input_precision=PRECISION)
     return tl.dot(weight.to(tl.float32), x.to(tl.float32), acc, input_precision="ieee")
-
-
-@triton.jit
-def rounded(x, DTYPE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """x, float32, as the nearest number of a dtype, ties to even: the interpreter would cut bfloat16 off."""
-    if not NATIVE:
-        if DTYPE == tl.bfloat16:
-            bits = x.to(tl.int32, bitcast=True)
-            x = ((bits + 0x7FFF + ((bits >> 16) & 1)) & -65536).to(tl.float32, bitcast=True)
-    return x.to(DTYPE)

@@ -79,7 +79,7 @@ def widened(byte: Tensor) -> Tensor:
 
 def unlaid(weight: Nvfp4) -> Tensor:
     """The weight [outputs, inputs] that a layout stands for, float32."""
-    chunks, rows, _ = weight.words.shape
+    rows = weight.words.shape[1]
     bits = torch.stack([weight.words & 0xFFFF, (weight.words >> 16) & 0xFFFF], dim=2)  # [chunks, rows, 2, 16]
     codes = [
         sum(((bits >> place) & 1) << (source + 6 if source < 3 else 15) for place, source in places)

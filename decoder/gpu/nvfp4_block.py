@@ -13,7 +13,6 @@ import triton.language as tl
 from torch import Tensor
 
 from .audit import Case
-from .e4m3 import e4m3
 from .emit import emit
 from .native import NATIVE
 from .quantise import codes_of, pack
@@ -50,8 +49,9 @@ def quantise_kernel(x_ptr, scale_ptr, codes_ptr, scales_ptr, blocks, pitch, BLOC
     where = x_ptr + row * pitch + block[:, None] * 16 + lane[None, :]
     x = tl.load(where, mask=real[:, None], other=0.0).to(tl.float32)
     outer = tl.load(scale_ptr)
-    code, scale = e4m3(tl.div_rn(tl.div_rn(tl.max(tl.abs(x), 1), 6.0), outer))
-    tl.store(scales_ptr + row * blocks + block, code.to(tl.uint8), mask=real)
+    code = tl.minimum(tl.div_rn(tl.div_rn(tl.max(tl.abs(x), 1), 6.0), outer), 448.0).to(tl.float8e4nv)
+    tl.store(scales_ptr + row * blocks + block, code, mask=real)
+    scale = code.to(tl.float32)
     step = tl.where(scale == 0, 1.0, scale * outer)
     size = tl.div_rn(tl.abs(x), tl.broadcast_to(step[:, None], (BLOCKS, 16)))
     found = (size > 0.25).to(tl.int32) + (size >= 0.75).to(tl.int32) + (size > 1.25).to(tl.int32)
@@ -75,7 +75,7 @@ def quantise(x: Tensor, input_scale: Tensor, *, out: Rows | None = None) -> Rows
     out = empty(x) if out is None else out
     if count:
         quantise_kernel[(-(-(inputs // 16) // BLOCKS), count)](
-            x, input_scale, out.codes, out.scales.view(torch.uint8), inputs // 16, x.stride(0), BLOCKS=BLOCKS
+            x, input_scale, out.codes, out.scales, inputs // 16, x.stride(0), BLOCKS=BLOCKS
         )
     return out
 
@@ -143,12 +143,29 @@ def block_kernel(
         else:
             acc += tl.dot(numbers(weight, weight_scale), tl.trans(numbers(tl.trans(x), scale)), input_precision="ieee")
     emit(
-        acc, out_ptr, outer_ptr, outer_ptr, parts_ptr, arrived_ptr, rows, outputs, M, N, SPLITS, SCALED=True, BIASED=False
+        acc,
+        out_ptr,
+        outer_ptr,
+        outer_ptr,
+        parts_ptr,
+        arrived_ptr,
+        rows,
+        outputs,
+        M,
+        N,
+        SPLITS,
+        SCALED=True,
+        BIASED=False,
     )
 
 
 def linear(
-    x: Rows, weight: Blocked, *, out: Tensor | None = None, dtype: torch.dtype = torch.bfloat16, workspace: Workspace | None = None
+    x: Rows,
+    weight: Blocked,
+    *,
+    out: Tensor | None = None,
+    dtype: torch.dtype = torch.bfloat16,
+    workspace: Workspace | None = None,
 ) -> Tensor:
     """Quantised rows [R, inputs] times a weight: [R, outputs] in `dtype`; sums are float32, and rounded once."""
     outputs, inputs = len(weight.codes), weight.codes.shape[1] * 2
@@ -180,7 +197,12 @@ def linear(
 
 
 def linear_torch(
-    x: Rows, weight: Blocked, *, out: Tensor | None = None, dtype: torch.dtype = torch.bfloat16, workspace: Workspace | None = None
+    x: Rows,
+    weight: Blocked,
+    *,
+    out: Tensor | None = None,
+    dtype: torch.dtype = torch.bfloat16,
+    workspace: Workspace | None = None,
 ) -> Tensor:
     """The same by its definition, in float32, or in float64 if `dtype` is."""
     exact = torch.promote_types(dtype, torch.float32)
@@ -203,7 +225,7 @@ AUDIT = (
             "x_ptr": "*bf16:16",
             "scale_ptr": "*fp32:16",
             "codes_ptr": "*u8:16",
-            "scales_ptr": "*u8:16",
+            "scales_ptr": "*fp8e4nv:16",
             "blocks": "i32:16",
             "pitch": "i32:16",
         },

@@ -1,8 +1,8 @@
 """How a linear module is cut into tiles: a function of its shape and format alone, never of the rows that it is given.
 
 Weights lie on the M side of a product and tokens on its N side. A tile fixes the weights' rows of a program, the parts
-into which their inputs are split, and which kind of matrix instruction runs over them, so every token meets one order of
-additions, whatever the number of tokens; that number only chooses the width of the N side (`width_of`).
+into which their inputs are split, and which kind of matrix instruction runs over them, so every token meets one order
+of additions, whatever the number of tokens; that number only chooses the width of the N side (`width_of`).
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ LEAST = 1024
 class Tile:
     """A program computes `outputs` outputs from one of `splits` equal parts of the inputs.
 
-    `warps` of each of WIDTHS; all of them, or none, are a multiple of four: on SM90 that is what decides between the two
-    kinds of matrix instructions, whose sums may differ.
+    `warps` and `stages` of each of WIDTHS. All warps, or none, are a multiple of four: on SM90 that is what decides
+    between the two kinds of matrix instructions, whose sums may differ.
     """
 
     outputs: int

@@ -1,4 +1,4 @@
-"""`specqual audit`: compile every kernel of the GPU decoder for an architecture, and see what it costs; no GPU needed."""
+"""`specqual audit`: compile every GPU kernel for an architecture and see what it costs; no GPU needed."""
 
 import argparse
 from typing import Any
