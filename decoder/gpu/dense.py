@@ -34,7 +34,7 @@ def dense_kernel(
     SPLITS: tl.constexpr,
     BIASED: tl.constexpr,
     EVEN: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     share = tl.cdiv(tl.cdiv(inputs, K), SPLITS) * K
     first = tl.program_id(1) * share
     m, n = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N)

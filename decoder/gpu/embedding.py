@@ -11,7 +11,7 @@ LANES = 1024  # of one program
 
 
 @triton.jit
-def embedding_kernel(ids_ptr, table_ptr, out_ptr, width, scale, LANES: tl.constexpr):  # type: ignore[no-untyped-def]
+def embedding_kernel(ids_ptr, table_ptr, out_ptr, width, scale, LANES: tl.constexpr):
     row, lane = tl.program_id(1).to(tl.int64), tl.program_id(0) * LANES + tl.arange(0, LANES)
     real = lane < width
     token = tl.load(ids_ptr + row).to(tl.int64)

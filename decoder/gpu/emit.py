@@ -19,7 +19,7 @@ def emit(
     SPLITS: tl.constexpr,
     SCALED: tl.constexpr,
     BIASED: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     """Write acc [M, N], the products of M outputs and N rows, to out [rows, outputs].
 
     With more than one split, each program leaves its part, and the one that finds all others there adds them up: in

@@ -79,13 +79,13 @@ CONSTRAINTS = tl.constexpr(",".join(["=r"] * 4 + ["r"] * 3))
 
 
 @triton.jit
-def number(bits):  # type: ignore[no-untyped-def]
+def number(bits):
     """2^120 times the float32 whose upper half these bits are."""
     return (bits << 16).to(tl.float32, bitcast=True) * 1.329227995784916e36
 
 
 @triton.jit
-def decoded(words):  # type: ignore[no-untyped-def]
+def decoded(words):
     """Weights [M, 32] of each of a chunk's four blocks."""
     if NATIVE:
         raised = tl.full([1, 1], 1.329227995784916e36, tl.bfloat16)  # 2^120
@@ -100,7 +100,7 @@ def decoded(words):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def block(x_ptr, start, inputs, live, BLOCK: tl.constexpr, EVEN: tl.constexpr):  # type: ignore[no-untyped-def]
+def block(x_ptr, start, inputs, live, BLOCK: tl.constexpr, EVEN: tl.constexpr):
     """Inputs [32, N] of one block; `start` [32, 1] is where each input of block 0 lies in its row."""
     if EVEN:
         return tl.load(x_ptr + 32 * BLOCK, mask=live, other=0.0)
@@ -126,7 +126,7 @@ def fp8_kernel(
     SPLITS: tl.constexpr,
     BIASED: tl.constexpr,
     EVEN: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     chunks = tl.cdiv(inputs, 128)
     share = tl.cdiv(chunks, SPLITS)
     first = tl.program_id(1) * share

@@ -28,7 +28,7 @@ class Rows(NamedTuple):
 
 
 @triton.jit
-def quantise_kernel(x_ptr, scale_ptr, codes_ptr, scales_ptr, width, pitch, WIDTH: tl.constexpr, STATIC: tl.constexpr):  # type: ignore[no-untyped-def]
+def quantise_kernel(x_ptr, scale_ptr, codes_ptr, scales_ptr, width, pitch, WIDTH: tl.constexpr, STATIC: tl.constexpr):
     row, lane = tl.program_id(0).to(tl.int64), tl.arange(0, WIDTH)
     real = lane < width
     x = tl.load(x_ptr + row * pitch + lane, mask=real, other=0.0).to(tl.float32)
@@ -89,7 +89,7 @@ def rows_kernel(
     K: tl.constexpr,
     SPLITS: tl.constexpr,
     BIASED: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     share = tl.cdiv(tl.cdiv(inputs, K), SPLITS) * K
     first = tl.program_id(1) * share
     m, n = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N)

@@ -11,7 +11,7 @@ LANES = 1024  # of one program
 
 
 @triton.jit
-def gated_kernel(x_ptr, gate_ptr, out_ptr, width, pitch, gate_pitch, SILU: tl.constexpr, LANES: tl.constexpr):  # type: ignore[no-untyped-def]
+def gated_kernel(x_ptr, gate_ptr, out_ptr, width, pitch, gate_pitch, SILU: tl.constexpr, LANES: tl.constexpr):
     row, lane = tl.program_id(1).to(tl.int64), tl.program_id(0) * LANES + tl.arange(0, LANES)
     real = lane < width
     x = tl.load(x_ptr + row * pitch + lane, mask=real, other=0.0).to(tl.float32)

@@ -8,7 +8,7 @@ NATIVE = tl.constexpr(not triton.knobs.runtime.interpret)
 
 
 @triton.jit
-def product(weight, x, acc, PRECISION: tl.constexpr):  # type: ignore[no-untyped-def]
+def product(weight, x, acc, PRECISION: tl.constexpr):
     """acc [M, N] + weight [M, K] @ x [K, N], in float32."""
     if NATIVE:
         return tl.dot(weight, x, acc, input_precision=PRECISION)

@@ -11,7 +11,7 @@ from .audit import Case
 @triton.jit
 def norm_kernel(
     x_ptr, add_ptr, gain_ptr, out_ptr, total_ptr, width, pitch, eps, WIDTH: tl.constexpr, ADDS: tl.constexpr
-):  # type: ignore[no-untyped-def]
+):
     row, lane = tl.program_id(0).to(tl.int64), tl.arange(0, WIDTH)
     real = lane < width
     x = tl.load(x_ptr + row * pitch + lane, mask=real, other=0.0).to(tl.float32)

@@ -28,9 +28,12 @@ from .tiles import Tile, tile_of, width_of
 CHUNK = 128
 ROWS = 128  # outputs are padded to a multiple of so many
 LOST = 9  # of a weight's exponent on the way through the product
-"""Of each code of a half: (bit in the half, bit in the code), sign last."""
-PLACES = (((6, 0), (7, 1), (8, 2), (15, 3)), ((3, 0), (4, 1), (5, 2), (12, 3)), ((0, 0), (1, 1), (2, 2), (9, 3)))
-PLACES += (((11, 0), (13, 1), (14, 2), (10, 3)),)
+
+PLACES = ((6, 7, 8, 15), (3, 4, 5, 12), (0, 1, 2, 9), (11, 13, 14, 10))
+"""Of each code of a half: where its bits 0 to 3 lie, the sign last."""
+
+WANTED = (6, 7, 8, 15)
+"""Where they lie in a bfloat16."""
 
 
 class Nvfp4(NamedTuple):
@@ -59,8 +62,8 @@ def lay(codes: Tensor, scale: Tensor, outer: Tensor, *, divide: bool = False) ->
     halves = torch.zeros(rows, chunks, 2, 16, dtype=torch.int32, device=codes.device)
     code = code.view(rows, chunks, 2, 4, 16)
     for i, places in enumerate(PLACES):
-        for target, source in places:
-            halves |= ((code[:, :, :, i] >> source) & 1) << target
+        for bit, place in enumerate(places):
+            halves |= ((code[:, :, :, i] >> bit) & 1) << place
     words = (halves[:, :, 0] | halves[:, :, 1] << 16).transpose(0, 1).contiguous()
     shifts = torch.arange(0, 32, 8, dtype=torch.int32, device=codes.device)
     scales = (byte.view(rows, chunks, 2, 4) << shifts).sum(-1, dtype=torch.int32).permute(1, 2, 0).contiguous()
@@ -81,10 +84,10 @@ def unlaid(weight: Nvfp4) -> Tensor:
     """The weight [outputs, inputs] that a layout stands for, float32."""
     rows = weight.words.shape[1]
     bits = torch.stack([weight.words & 0xFFFF, (weight.words >> 16) & 0xFFFF], dim=2)  # [chunks, rows, 2, 16]
-    codes = [
-        sum(((bits >> place) & 1) << (source + 6 if source < 3 else 15) for place, source in places)
-        for places in PLACES
-    ]
+    codes = [torch.zeros_like(bits) for _ in PLACES]
+    for code, places in zip(codes, PLACES, strict=True):
+        for place, wanted in zip(places, WANTED, strict=True):
+            code |= ((bits >> place) & 1) << wanted
     shifts = torch.arange(0, 32, 8, dtype=torch.int32, device=bits.device)
     scale = (weight.scales[..., None] >> shifts) & 255  # [chunks, 2, rows, 4]
     exact = bfloat16_of(torch.stack(codes, dim=3)) * bfloat16_of(scale * 16 + 0x7000).transpose(1, 2)[..., None]
@@ -117,23 +120,23 @@ CONSTRAINTS = tl.constexpr(",".join(["=r"] * 8 + ["r"] * 10))
 
 
 @triton.jit
-def low(pair):  # type: ignore[no-untyped-def]
+def low(pair):
     return (pair & 0xFFFF).to(tl.uint16).to(tl.bfloat16, bitcast=True)
 
 
 @triton.jit
-def high(pair):  # type: ignore[no-untyped-def]
+def high(pair):
     return (pair >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
 
 
 @triton.jit
-def number(bits):  # type: ignore[no-untyped-def]
+def number(bits):
     """The float32 whose upper half these bits are."""
     return (bits << 16).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def plain(half, scales, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def plain(half, scales, BLOCK: tl.constexpr):
     """What ASSEMBLY makes of one half of the words, as float32, with block BLOCK of the word of scales."""
     scale = number(((scales >> (8 * BLOCK)) & 255) * 16 + 0x7000)
     if BLOCK < 3:
@@ -142,7 +145,7 @@ def plain(half, scales, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def decoded(words, low_scales, high_scales):  # type: ignore[no-untyped-def]
+def decoded(words, low_scales, high_scales):
     """Weights [M, 16] of each of a chunk's eight blocks, times 2^-9."""
     if NATIVE:
         even = (low_scales & 0x00FF00FF) * 16 + 0x70007000  # blocks 0 and 2
@@ -169,7 +172,7 @@ def decoded(words, low_scales, high_scales):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def block(x_ptr, start, inputs, live, BLOCK: tl.constexpr, EVEN: tl.constexpr):  # type: ignore[no-untyped-def]
+def block(x_ptr, start, inputs, live, BLOCK: tl.constexpr, EVEN: tl.constexpr):
     """Inputs [16, N] of one block; `start` [16, 1] is where each input of block 0 lies in its row."""
     if EVEN:
         return tl.load(x_ptr + 16 * BLOCK, mask=live, other=0.0)
@@ -196,7 +199,7 @@ def nvfp4_kernel(
     SPLITS: tl.constexpr,
     BIASED: tl.constexpr,
     EVEN: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     chunks = tl.cdiv(inputs, 128)
     share = tl.cdiv(chunks, SPLITS)
     first = tl.program_id(1) * share

@@ -43,7 +43,7 @@ class Rows(NamedTuple):
 
 
 @triton.jit
-def quantise_kernel(x_ptr, scale_ptr, codes_ptr, scales_ptr, blocks, pitch, BLOCKS: tl.constexpr):  # type: ignore[no-untyped-def]
+def quantise_kernel(x_ptr, scale_ptr, codes_ptr, scales_ptr, blocks, pitch, BLOCKS: tl.constexpr):
     row, block = tl.program_id(1).to(tl.int64), tl.program_id(0) * BLOCKS + tl.arange(0, BLOCKS)
     real, lane = block < blocks, tl.arange(0, 16)
     where = x_ptr + row * pitch + block[:, None] * 16 + lane[None, :]
@@ -98,7 +98,7 @@ def quantise_torch(x: Tensor, input_scale: Tensor, *, out: Rows | None = None) -
 
 
 @triton.jit
-def numbers(codes, scales):  # type: ignore[no-untyped-def]
+def numbers(codes, scales):
     """What codes [M, K / 2] with block scales [M, K / 16] stand for, float32 [M, K]."""
     both = tl.reshape(tl.join(codes & 15, codes >> 4), (codes.shape[0], codes.shape[1] * 2)).to(tl.int32)
     exact = (((both & 8) << 28) | ((both & 7) << 22)).to(tl.float32, bitcast=True) * 8.507059173023462e37  # 2^126
@@ -123,7 +123,7 @@ def block_kernel(
     N: tl.constexpr,
     K: tl.constexpr,
     SPLITS: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     share = tl.cdiv(tl.cdiv(inputs, K), SPLITS) * K
     first = tl.program_id(1) * share
     m, n = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N)

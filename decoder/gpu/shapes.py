@@ -5,7 +5,7 @@ they are quantised at load.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .tiles import WIDTHS, Tile, tile_of
 
@@ -69,12 +69,12 @@ def variants(kind: str) -> Sequence[Variant]:
     return [Variant(tile, width) for tile in tiles for width in WIDTHS]
 
 
-def launch(one: Variant) -> dict[str, int]:
+def launch(one: Variant) -> dict[str, Any]:
     """Its launch options, as a Case names them."""
     warps, stages = one.tile.at(one.width)
     return {"warps": warps, "stages": stages}
 
 
-def constants(one: Variant, **others: object) -> dict[str, object]:
+def constants(one: Variant, **others: Any) -> dict[str, Any]:
     """Its constants, and others."""
     return {"M": one.tile.outputs, "N": one.width, "SPLITS": one.tile.splits, **others}

@@ -6,6 +6,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+WIDE = 160
+
 
 def add_parser(subparsers: Any) -> None:
     """Add the options of this command."""
@@ -39,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
         table.add_row(found.name, f"{found.shared:,}", str(found.registers), str(found.spilled), kinds)
         faults += [f"{found.name}: {fault}" for fault in found.faults]
     console = Console(soft_wrap=True, highlight=False)
+    if not console.is_terminal:
+        console.width = WIDE  # no name is folded in a log
     console.print(table)
     for name in elsewhere:
         console.print(f"not for {args.arch}: {name}")

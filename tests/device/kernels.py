@@ -87,11 +87,9 @@ def tried(bench: Bench, bandwidth: float) -> tuple[bool, list[dict[str, Any]]]:
                 "error": error,
             }
         )
-        print(
-            f"{bench.name:48} {rows:4} rows {time * 1e6:9.2f} us {speed / 1e9:6.0f} GB/s {speed / bandwidth:6.1%} of copy "
-            f"{trial.flops / time / 1e12:7.1f} TFLOPS  error {error:.3f}{' WRONG' if not error <= 1 else ''}",
-            flush=True,
-        )
+        speeds = f"{speed / 1e9:6.0f} GB/s {speed / bandwidth:6.1%} of copy {trial.flops / time / 1e12:7.1f} TFLOPS"
+        wrong = " WRONG" if not error <= 1 else ""
+        print(f"{bench.name:48} {rows:4} rows {time * 1e6:9.2f} us {speeds}  error {error:.3f}{wrong}", flush=True)
     if apart:
         print(f"{bench.name:48} NOT INVARIANT at rows {apart}", flush=True)
     return not apart and all(record["error"] <= 1 for record in records), records
