@@ -106,7 +106,7 @@ def numbers(codes, scales):
     return tl.reshape(blocks, (codes.shape[0], codes.shape[1] * 2))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def block_kernel(
     codes_ptr,
     scales_ptr,
