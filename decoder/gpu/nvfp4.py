@@ -18,10 +18,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .audit import Case
 from .emit import emit
 from .native import NATIVE, product
-from .shapes import constants, launch, variants
+from .shapes import case, variants
 from .splits import Workspace, grid_of, room
 from .tiles import Tile, tile_of, width_of
 
@@ -325,13 +324,4 @@ SIGNATURE = {
     "pitch": "i32:16",
 }
 
-AUDIT = tuple(
-    Case(
-        f"nvfp4 {one.name}",
-        nvfp4_kernel,
-        SIGNATURE,
-        constants(one, BIASED=False, EVEN=True),
-        **launch(one),
-    )
-    for one in variants("nvfp4")
-)
+AUDIT = tuple(case("nvfp4", nvfp4_kernel, one, SIGNATURE, BIASED=False, EVEN=True) for one in variants("nvfp4"))
