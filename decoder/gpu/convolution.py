@@ -274,7 +274,7 @@ def convolution_torch(
         for kept, place in zip(log[1:], out[1:], strict=True):
             kept[slot, ring] = place[first + certain : end]
         last = positions[-history:] % history
-        log.mixed[slot, last] = mixed[first:end][-history:]
+        log.mixed[slot, last] = mixed[first:end][-history:].to(log.mixed.dtype)
     return out
 
 

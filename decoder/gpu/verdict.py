@@ -22,7 +22,7 @@ from .audit import Case
 from .law import BLOCK, Law, cleaned, probabilities, weight
 from .top import entry
 
-WARPS = 8
+WARPS = 4
 
 
 class Verdicts(NamedTuple):
