@@ -62,7 +62,7 @@ def heads_kernel(
     NORMED: tl.constexpr,
     PAGED: tl.constexpr,
     PAGE: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     head, place, sample = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
     if place < tl.load(first_ptr + sample + 1) - first:
@@ -106,7 +106,7 @@ def turned(
     DEPTH: tl.constexpr,
     HALF: tl.constexpr,
     NORMED: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     """A head, normed, its leading dimensions turned in pairs i and i + HALF."""
     pair = tl.where(dims < HALF, dims + HALF, tl.where(dims < 2 * HALF, dims - HALF, dims))
     x, other = tl.load(x_ptr + dims).to(tl.float32), tl.load(x_ptr + pair).to(tl.float32)
@@ -120,7 +120,7 @@ def turned(
 
 
 @triton.jit
-def store(out_ptr, x, scale):  # type: ignore[no-untyped-def]
+def store(out_ptr, x, scale):
     """Round once to what the place holds; codes saturate."""
     if out_ptr.dtype.element_ty == tl.float8e4nv:
         x = tl.minimum(tl.maximum(x / scale, -LARGEST), LARGEST)
