@@ -16,11 +16,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..view import PAGE
 from .audit import Case
 from .native import product
 from .spans import Spans
 
-PAGE = 16  # positions
 QUERIES = 16  # of a tile: rows of a sample, and all heads that share a key head
 HEADS = 4  # that one program adds the pieces of
 UNROLL = 4  # pieces whose loads are under way together

@@ -5,9 +5,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from specqual.decoder.gpu.attention import PAGE, attention, attention_torch, cut_of, parts_of, pieces_of
+from specqual.decoder.arithmetic import Turns
+from specqual.decoder.gpu.attention import attention, attention_torch, cut_of, parts_of, pieces_of
 from specqual.decoder.gpu.block_convolution import block_convolution, block_convolution_torch
-from specqual.decoder.gpu.heads import Place, Turns, heads, heads_torch
+from specqual.decoder.gpu.heads import Place, heads, heads_torch
+from specqual.decoder.view import PAGE
 
 from .bench import Bench, Trial, error
 from .samples import KEPT, noise, spans_of
