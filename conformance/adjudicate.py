@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,11 +22,14 @@ from .judge import LOWEST, Judge
 from .kinds import Case, parting
 from .lab import LENGTH, MEASURED
 from .recorded import BadLog, Log, Recorded
+from .report import canonical
 from .rounding import DECISIONS, EXACT, Envelope, number
 from .statistics.budget import ALPHA
 from .verdicts import Decision, Level, Profile, Status, Verdict, exit_status
 
-Pair = tuple[tuple[int, ...], tuple[int, ...]]  # prompt, output
+Ids = tuple[int, ...]
+Pair = tuple[Ids, Ids]  # prompt, output
+FORMAT = "specqual adjudication 2"
 Progress = Callable[[str, int, int], None]  # what, steps done, steps in all
 
 
@@ -80,10 +84,13 @@ class Adjudication:
     @property
     def status(self) -> Status:
         """Exit status; whatever stays open counts, for a log cannot be asked again."""
-        found = {name: arm.decision for name, arm in self.arms.items()}
-        if self.comparison is not None:
-            found["on against off"] = self.comparison.decision
-        return exit_status([(name, Level.MUST, said.verdict) for name, said in found.items()], Profile.CERTIFY)
+        found = [arm.decision for arm in self.arms.values()]
+        return status_of(found if self.comparison is None else [*found, self.comparison.decision])
+
+
+def status_of(decisions: Iterable[Decision]) -> Status:
+    """Exit status of these decisions, each of which counts."""
+    return exit_status([("", Level.MUST, said.verdict) for said in decisions], Profile.CERTIFY)
 
 
 def adjudicate(
@@ -108,7 +115,9 @@ def adjudicate(
     shape = load_table(target) if is_table(target) else open_target(target).config
     for log in logs.values():
         check(log, shape.vocab_size, shape.max_context)
-    couples, alone = paired(on, off) if off is not None else ([], 0)
+    couples, alone = ([], 0) if off is None else paired(prompts_of(on), prompts_of(off))
+    if off is not None and not couples:
+        raise BadLog(off.path, None, "prompt_ids", f"no prompt is one of {on.path.name}")
     pairs = list(dict.fromkeys(pair for log in logs.values() for pair in asked(log, shape.vocab_size)))
     tokens = sum(len(request.output) for log in logs.values() for request in log.requests)
     envelope = rounding(target, found, tokens, measured, report)
@@ -116,7 +125,8 @@ def adjudicate(
     said = score_many(target, pairs, dtype=wide, progress=lambda done, steps: report("judging", done, steps))
     known = dict(zip(pairs, said, strict=True))
     arms = {name: arm(log, known, shape.vocab_size, envelope.nats) for name, log in logs.items()}
-    comparison = None if off is None else compare(arms["on"], arms["off"], couples, alone, envelope.nats)
+    sides = [arm.evidence.cases for arm in arms.values()]
+    comparison = None if off is None else compare(*sides, couples, alone, envelope.nats)
     count = 0 if number(found) is None else measured
     return Adjudication(target.name, found, str(wide).removeprefix("torch."), envelope, count, arms, comparison)
 
@@ -185,6 +195,7 @@ def case_of(log: Log, request: Recorded, known: dict[Pair, Scored], vocab_size: 
         logprob[-1] = None
     return {
         "label": log.label(request),
+        "line": request.line,
         "prompt": list(request.prompt),
         "max_tokens": len(judged),
         "ending": [],
@@ -198,26 +209,30 @@ def case_of(log: Log, request: Recorded, known: dict[Pair, Scored], vocab_size: 
     }
 
 
-def paired(on: Log, off: Log) -> tuple[list[tuple[int, int]], int]:
+def prompts_of(log: Log) -> list[Ids]:
+    return [request.prompt for request in log.requests]
+
+
+def paired(on: Sequence[Ids], off: Sequence[Ids]) -> tuple[list[tuple[int, int]], int]:
     """Places of requests with equal prompts, the k-th of a prompt with the k-th, and how many have no partner."""
-    waiting: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
-    for index, request in reversed(list(enumerate(off.requests))):
-        waiting[request.prompt].append(index)
-    couples = [(i, waiting[r.prompt].pop()) for i, r in enumerate(on.requests) if waiting[r.prompt]]
-    if not couples:
-        raise BadLog(off.path, None, "prompt_ids", f"no prompt is one of {on.path.name}")
-    return couples, len(on.requests) + len(off.requests) - 2 * len(couples)
+    waiting: defaultdict[Ids, list[int]] = defaultdict(list)
+    for index, prompt in reversed(list(enumerate(off))):
+        waiting[prompt].append(index)
+    couples = [(i, waiting[prompt].pop()) for i, prompt in enumerate(on) if waiting[prompt]]
+    return couples, len(on) + len(off) - 2 * len(couples)
 
 
-def compare(on: Arm, off: Arm, couples: Iterable[tuple[int, int]], alone: int, envelope: float) -> Comparison:
-    """Where the arms part: a tie for a tie's reason only; an end that only one arm has is left open."""
+def compare(
+    on: Sequence[Case], off: Sequence[Case], couples: Iterable[tuple[int, int]], alone: int, envelope: float
+) -> Comparison:
+    """Where two arms part, from the cases of both: a tie for a tie's reason only; an end that only one has is open."""
     flips: list[Flip] = []
     cases: list[Case] = []
     ends = pairs = 0
     for i, j in couples:
         pairs += 1
-        flip = first_flip(on, off, i, j, envelope)
-        what = f"{on.log.label(on.log.requests[i])} against {off.log.label(off.log.requests[j])}"
+        flip = first_flip(on[i], off[j], envelope)
+        what = f"{on[i]['label']} against {off[j]['label']}"
         if flip is None:
             cases.append({"what": what, "expected": [], "actual": []})
             continue
@@ -238,23 +253,24 @@ def compare(on: Arm, off: Arm, couples: Iterable[tuple[int, int]], alone: int, e
     return Comparison(pairs, alone, tuple(flips), evidence, decision)
 
 
-def first_flip(on: Arm, off: Arm, i: int, j: int, envelope: float) -> Flip | None:
-    """The first place where two outputs of one prompt differ, judged under the prefix that they share there."""
-    sides = (on.evidence.cases[i], off.evidence.cases[j])
-    outputs = [arm.log.requests[at].output for arm, at in ((on, i), (off, j))]
+def first_flip(on: Case, off: Case, envelope: float) -> Flip | None:
+    """The first place where two outputs of one prompt differ, judged under the prefix that they share there; behind an
+    illegal token nothing is judged."""
+    sides = (on, off)
+    outputs = [case["output"] for case in sides]
     apart = parting(*outputs)
     place = min(map(len, outputs)) if apart is None else apart
     if place == max(map(len, outputs)):
         return None
     rows = [case if place < len(case["output"]) else None for case in sides]
-    tokens = tuple(output[place] if place < len(output) else None for output in outputs)
+    tokens = tuple(None if row is None else row["output"][place] for row in rows)
     regrets = tuple(
         None if row is None or row["logprob"][place] is None else row["best"][place] - row["logprob"][place]
         for row in rows
     )
     margin = next((row["best"][place] - row["runner_up"][place] for row in rows if row is not None), 0.0)
     within = all(regret is not None and regret <= envelope for regret in regrets) and margin <= envelope
-    return Flip(on.log.requests[i].line, off.log.requests[j].line, place, tokens, regrets, margin, within)
+    return Flip(on["line"], off["line"], place, tokens, regrets, margin, within)
 
 
 def to_json(found: Adjudication) -> dict[str, Any]:
@@ -269,18 +285,25 @@ def to_json(found: Adjudication) -> dict[str, Any]:
         }
         for name, arm in found.arms.items()
     }
-    return {
-        "format": "specqual adjudication 1",
-        "target": found.target,
-        "dtype": found.dtype,
-        "judged_in": found.judged_in,
-        "envelope": {
-            "nats": found.envelope.nats,
-            "spread": found.envelope.spread,
-            "pairs": found.envelope.pairs,
-            "sequences": found.sequences,
-        },
-        "arms": arms,
-        "on_against_off": None if found.comparison is None else asdict(found.comparison),
-        "status": int(found.status),
-    }
+    return sealed_up(
+        {
+            "format": FORMAT,
+            "target": found.target,
+            "dtype": found.dtype,
+            "judged_in": found.judged_in,
+            "envelope": {
+                "nats": found.envelope.nats,
+                "spread": found.envelope.spread,
+                "pairs": found.envelope.pairs,
+                "sequences": found.sequences,
+            },
+            "arms": arms,
+            "on_against_off": None if found.comparison is None else asdict(found.comparison),
+            "status": int(found.status),
+        }
+    )
+
+
+def sealed_up(content: dict[str, Any]) -> dict[str, Any]:
+    """The report with the SHA-256 of all of it."""
+    return content | {"seal": sha256(canonical(content).encode()).hexdigest()}

@@ -16,6 +16,7 @@ from .generators import PAGE
 from .history import CHUNKS, Cast, Step, cast_of, told
 from .lab import Lab
 from .machine import Stage, draw
+from .origin import explained, origin
 from .player import Player, Unlike
 from .shrink import Steps, shrink
 from .twin import Twin, look
@@ -127,8 +128,8 @@ class Campaign:
         if story is not None:
             if chapter not in self._shrunk:
                 self._shrunk[chapter] = self.shrunk(chapter, story)
-            return evidence_of([self._shrunk[chapter]], chapter, ())
-        return evidence_of(self.stories, chapter, guards)
+            return self.told([self._shrunk[chapter]], chapter, ())
+        return self.told(self.stories, chapter, guards)
 
     def scenes(self, chapter: str, scenes: Iterable[tuple[Steps, Cast]], guards: Sequence[str]) -> Evidence:
         """What histories written on purpose say about a chapter; the first one that fails ends them."""
@@ -136,15 +137,21 @@ class Campaign:
         for steps, cast in scenes:
             stories.append(self.play(steps, cast))
             if chapter in stories[-1].unlike:
-                return evidence_of(stories[-1:], chapter, ())
-        return evidence_of(stories, chapter, guards)
+                return self.told(stories[-1:], chapter, ())
+        return self.told(stories, chapter, guards)
 
+    def told(self, stories: Sequence[Story], chapter: str, guards: Sequence[str]) -> Evidence:
+        """Stories as evidence; a guard counts every hazard whose name begins as it does."""
+        counts = sum((story.counts for story in stories), Counter[str]())
+        hazards = [Guard(hazard, sum(n for name, n in counts.items() if name.startswith(hazard))) for hazard in guards]
+        cases = [case_of(story, chapter) for story in stories]
+        found = Evidence("histories", cases, hazards, dict(sorted(counts.items())))
 
-def evidence_of(stories: Sequence[Story], chapter: str, guards: Sequence[str]) -> Evidence:
-    """Stories as evidence; a guard counts every hazard whose name begins as it does."""
-    counts = sum((story.counts for story in stories), Counter[str]())
-    hazards = [Guard(hazard, sum(n for name, n in counts.items() if name.startswith(hazard))) for hazard in guards]
-    return Evidence("histories", [case_of(story, chapter) for story in stories], hazards, dict(sorted(counts.items())))
+        def began(place: int) -> Case | None:
+            one = stories[place].unlike[chapter].one
+            return None if one is None else origin(self.lab, one.request, one.rounds, one.looks)
+
+        return explained(self.lab, found, began)
 
 
 def case_of(story: Story, chapter: str) -> Case:

@@ -17,6 +17,7 @@ from specqual.contract import Unsupported
 from .clauses import CLAUSES, Clause
 from .drive import DecoderError, NotOffered
 from .evidence import Evidence, decide
+from .facts import offered, plain
 from .lab import Lab
 from .proof import prove
 from .verdicts import Decision, Outcome, Verdict, outcome
@@ -52,16 +53,24 @@ def finite(value: Any) -> Any:
     return [finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+def recorded(evidence: Evidence) -> dict[str, Any]:
+    """Evidence as it comes back from a report: plain JSON, keys in order."""
+    found: dict[str, Any] = json.loads(json.dumps(finite(evidence.json()), sort_keys=True, allow_nan=False))
+    return found
+
+
 def settle(lab: Lab, clause: Clause, gather: Gather, waivers: tuple[Waiver, ...] = ()) -> Result:
     """Gather evidence for a clause and decide it; whatever goes wrong on the way is a verdict, too."""
     started, before = perf_counter(), set(lab.budget.spent)
     evidence = Evidence("occurrences").json()
     try:
         lab.require(*clause.needs)
-        evidence = json.loads(json.dumps(finite(gather(lab).json()), allow_nan=False))
+        evidence = recorded(gather(lab))
         decision = decide(evidence)
-    except (NotOffered, Unsupported) as reason:
+    except NotOffered as reason:
         decision = Decision(Verdict.SKIPPED, str(reason))
+    except Unsupported as reason:
+        decision = Decision(Verdict.SKIPPED, f"the decoder refuses: {reason}")
     except Exception as error:
         what = str(error) if isinstance(error, DecoderError) else f"{type(error).__name__}: {error}"
         decision = Decision(Verdict.ERROR, what)
@@ -104,7 +113,7 @@ def clause(identifier: str) -> Callable[[Gather], Callable[..., None]]:
         def test(lab: Lab, waivers: tuple[Waiver, ...], request: pytest.FixtureRequest) -> None:
             __tracebackhide__ = True
             result = settle(lab, about, gather, waivers)
-            request.node.stash[RESULT] = json.dumps(asdict(result) | {"claims": claims_of(lab)})
+            request.node.stash[RESULT] = json.dumps(asdict(result) | asked_of(lab))
             show(result, outcome(Verdict(result.verdict), about.level, lab.run.profile))
 
         test.__name__, test.__qualname__, test.__doc__ = gather.__name__, gather.__name__, about.requirement
@@ -114,13 +123,12 @@ def clause(identifier: str) -> Callable[[Gather], Callable[..., None]]:
     return decorate
 
 
-def claims_of(lab: Lab) -> dict[str, Any] | None:
-    """The decoder's claims as JSON, or None if it could not be made."""
+def asked_of(lab: Lab) -> dict[str, Any]:
+    """The decoder's claims and the protocols that it offers, as JSON; None for each if it could not be made."""
     try:
-        claims = asdict(lab.claims)
+        return {"claims": plain(lab.claims), "offers": offered(lab.decoder)}
     except Exception:
-        return None
-    return json.loads(json.dumps(claims, default=sorted))
+        return {"claims": None, "offers": None}
 
 
 def show(result: Result, wanted: Outcome) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from .clauses import ordered
 from .kinds.counts import enough
 from .plot import Plot, decades, linear, named
 
@@ -88,8 +89,9 @@ def by_length(rounds: Sequence[tuple[int, int, int]]) -> Chart | None:
 def regrets(verdicts: Sequence[Line]) -> Chart | None:
     """Histogram of regrets, by power of ten."""
     counts, envelope = Counter[int](), 0.0
-    for line in verdicts:
-        for case in line["evidence"]["cases"] if line["evidence"]["kind"] == "greedy" else ():
+    judging = [line for line in verdicts if line["evidence"]["kind"] == "greedy" and line["evidence"]["cases"]]
+    for line in judging:
+        for case in line["evidence"]["cases"]:
             envelope = max(envelope, float(case["envelope"]))
             for best, own in zip(case["best"], case["logprob"], strict=True):
                 regret = float("inf") if own is None else best - own
@@ -102,8 +104,9 @@ def regrets(verdicts: Sequence[Line]) -> Chart | None:
     for place, count in sorted(counts.items()):
         plot.bar(place, log10(count), f"{count:,}")
     caption = (
-        f"Best log-probability minus the emitted token's, under its own prefix, of {counts.total():,} tokens of the GE "
-        f"clauses. Rounding explains at most {envelope:.3g} nats here."
+        f"Best log-probability minus the emitted token's, under its own prefix, of {counts.total():,} tokens "
+        f"judged by {', '.join(ordered(line['clause'] for line in judging))}. Rounding explains at most "
+        f"{envelope:.3g} nats here."
     )
     return Chart("regret", title, plot.markup(), caption)
 

@@ -11,7 +11,8 @@ from .drive import NotOffered
 from .generators import edges
 from .kinds import parting
 from .lab import Lab
-from .player import Look, Played, Player, Unlike
+from .looks import Look
+from .player import Played, Player, Unlike
 from .twin import Ids, Twin
 
 RECURRENT = (".state", ".conv")
@@ -193,7 +194,7 @@ def outputs(player: Player, one: Played) -> Iterator[Unlike]:
     tests = {"SCH": one.disturbed, "ISO": isolated, "CXL": one.bereaved, "RES": one.warm}
     for chapter, since in tests.items():
         if since is not None:
-            yield Unlike(chapter, where, f"{one.label}: {first[0]}", *first[1:])
+            yield Unlike(chapter, where, f"{one.label}: {first[0]}", *first[1:], one=one)
 
 
 def first_unlike(player: Player, one: Played) -> tuple[str, Any, Any] | None:

@@ -39,7 +39,7 @@ class DraftTwin:
 
     @classmethod
     def of(cls, lab: Lab) -> "DraftTwin":
-        return cls(lab, _load(lab, lab.judge.target, torch.float64))
+        return cls(lab, load(lab, lab.judge.target, torch.float64))
 
     def context(self, tokens: Sequence[int]) -> DraftContext:
         """What the drafter may look at before a round; `tokens` are prompt and committed output, the anchor last."""
@@ -120,7 +120,7 @@ class DraftTwin:
         share, narrow = lab.budget.once("rounding of the drafter") / 2, lab.judge.narrow(dtype)
         scores, rows = list[Law](), list[Law]()
         if narrow is not None:
-            drafter = _load(lab, narrow, number(dtype) or torch.float64)
+            drafter = load(lab, narrow, number(dtype) or torch.float64)
             for ids in lab.sequences(lab.judge, MEASURED):
                 lab.judge.forward(ids)  # one pass serves both blocks
                 hidden = narrow.forward(ids).hidden
@@ -146,7 +146,8 @@ class DraftTwin:
         return np.concatenate(moved)
 
 
-def _load(lab: Lab, target: Target, dtype: torch.dtype) -> BlockDrafter:
+def load(lab: Lab, target: Target, dtype: torch.dtype) -> BlockDrafter:
+    """The configured drafter, evaluated in a dtype; NotOffered where the reference does not know it."""
     if lab.run.setup.draft is None:
         raise NotOffered("there is no drafter checkpoint")
     try:

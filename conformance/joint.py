@@ -8,7 +8,7 @@ from time import monotonic
 
 import numpy as np
 
-from specqual.contract import Decoder, Key, Proposal, Purpose, Request, ScriptContext, Tokens
+from specqual.contract import Decoder, Key, Proposal, Purpose, Request, Round, ScriptContext, Tokens, Traced
 from specqual.reference.verify import residual
 
 from .bracket import bracket, variation
@@ -47,14 +47,15 @@ def cuts_of(q: dict[str, str]) -> dict[Purpose, list[Fraction]]:
 
 def path_law(
     decoder: Decoder, request: Request, q: dict[str, str], tokens: int, drafts: int
-) -> dict[tuple[int, ...], Fraction]:
-    """The exact law of the first tokens, the prompt's certain successor included, over every path of the real code."""
+) -> tuple[dict[tuple[int, ...], Fraction], list[Round]]:
+    """The exact law of the first tokens, the prompt's certain successor included, over every path of the real code, and
+    the rounds of all paths, as far as there is a trace."""
     cuts, start = cuts_of(q), len(request.prompt)
 
     def edges(key: Key) -> list[Fraction]:
         return [] if key.position == start else cuts.get(key.purpose, [])  # the token behind the prompt is certain
 
-    cells, total = Cells(edges), dict[tuple[int, ...], Fraction]()
+    cells, total, rounds = Cells(edges), dict[tuple[int, ...], Fraction](), list[Round]()
 
     def script(context: ScriptContext) -> Proposal:
         if context.round_index > 1:  # one drafted round decides; behind a rejection the next round drafts nothing
@@ -75,10 +76,12 @@ def path_law(
                         ended = True
             if not ended:
                 guarded("cancel", lambda i=request_id: decoder.cancel(i))
+            if isinstance(decoder, Traced):
+                rounds += guarded("rounds", lambda i=request_id: decoder.rounds(i))
             key = tuple(output[:tokens])
             total[key] = total.get(key, Fraction(0)) + cells.weight
             if not cells.advance():
-                return total
+                return total, rounds
 
 
 def joint_cells(judge: Judge, request: Request, nats: float) -> tuple[dict[tuple[int, ...], int], list[float], float]:

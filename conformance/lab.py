@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from shlex import join
 from typing import TYPE_CHECKING, Any
 
 import specqual.contract as contract
@@ -20,6 +19,7 @@ from specqual.reference.text import Text, load_text
 from .drive import Answer, DecoderError, NotOffered, guarded, serve
 from .features import FEATURES
 from .judge import Judge
+from .replay import command
 from .rounding import Envelope, number
 from .statistics.budget import Ledger
 from .verdicts import Profile
@@ -75,15 +75,19 @@ class Run:
     def replay(self, clause: str) -> str:
         """The command that runs one clause of this run again."""
         setup = self.setup
-        words = ["pytest", "--pyargs", "specqual.conformance", "--decoder", self.decoder, "--target", str(setup.target)]
-        words += ["--draft", "none" if setup.draft is None else str(setup.draft), "--rule", str(setup.rule)]
-        words += ["--draft-length", str(setup.draft_length)] if setup.draft_length is not None else []
-        words += ["--dtype", setup.dtype] if setup.dtype is not None else []
-        for name, value in setup.options.items():
-            words += ["--option", f"{name}={value}"]
-        for feature in sorted(self.without):
-            words += ["--without", feature]
-        return join([*words, "--profile", str(self.profile), "--clause", clause, "--seed", str(self.seed)])
+        return command(
+            clause,
+            decoder=self.decoder,
+            target=str(setup.target),
+            draft=None if setup.draft is None else str(setup.draft),
+            rule=str(setup.rule),
+            draft_length=setup.draft_length,
+            dtype=setup.dtype,
+            options={name: str(value) for name, value in setup.options.items()},
+            profile=str(self.profile),
+            seed=self.seed,
+            without=self.without,
+        )
 
 
 @dataclass

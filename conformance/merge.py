@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from .audit import audit
-from .clauses import CLAUSES, status_of
+from .clauses import CLAUSES, ordered, status_of
 from .report import ROOT, BadReport, Loaded, canonical, footer, render, sealed
 from .verdicts import Profile
 
 CHAINED = {"hash"}
+SHARED = {"clauses", "date"}  # in which shards may differ: which clauses each has, and when it ran
 SAID = ("verdict", "detail", "delta")  # in which two shards that decided one clause must agree
 
 
@@ -21,7 +22,7 @@ def merge(directories: Sequence[Path], out: Path) -> list[dict[str, Any]]:
     """Write the report, page and JUnit file of the whole run to `out` and return the report's lines.
 
     BadReport for a shard that is truncated or altered or whose verdicts do not follow from their evidence; Unlike where
-    two headers differ in anything, or where a clause that was decided twice came out differently.
+    two headers differ in anything but clauses and date, or where a clause that was decided twice came out differently.
     """
     shards = {directory: checked(directory) for directory in directories}
     if out.resolve() in {directory.resolve() for directory in directories}:
@@ -39,7 +40,10 @@ def merge(directories: Sequence[Path], out: Path) -> list[dict[str, Any]]:
                     raise Unlike(f"{line['clause']}: {name} is {told}")
     verdicts = [found[identifier][1] for identifier in CLAUSES if identifier in found]
     profile = Profile(shard.header["profile"])
-    lines = chained([shard.header, *verdicts, footer(verdicts, int(status_of(verdicts, profile)))])
+    selected = ordered(name for loaded in shards.values() for name in loaded.header["clauses"])
+    first_day = min(str(loaded.header["date"]) for loaded in shards.values())
+    header = shard.header | {"clauses": list(selected), "date": first_day}
+    lines = chained([header, *verdicts, footer(verdicts, int(status_of(verdicts, profile)))])
     out.mkdir(parents=True, exist_ok=True)
     (out / "report.jsonl").write_text("".join(canonical(line) + "\n" for line in lines), encoding="utf-8")
     render(out, lines)
@@ -59,7 +63,7 @@ def checked(directory: Path) -> Loaded:
 
 def same(one: dict[str, Any], other: dict[str, Any], first: Path, second: Path) -> None:
     """Raise Unlike, naming the field, unless two headers say the same."""
-    for field in sorted((one.keys() | other.keys()) - CHAINED):
+    for field in sorted((one.keys() | other.keys()) - CHAINED - SHARED):
         mine, its = one.get(field), other.get(field)
         while isinstance(mine, dict) and isinstance(its, dict) and mine != its:  # claims and versions: which of them
             inner = next(name for name in sorted(mine.keys() | its.keys()) if mine.get(name) != its.get(name))

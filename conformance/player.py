@@ -6,28 +6,18 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from specqual.contract import Finished, Proposal, Refused, Request, Round, ScriptContext, State, Tokens
+from specqual.contract import Finished, Proposal, Refused, Request, Round, ScriptContext, Tokens
 
-from .drive import DecoderError, NotOffered, guarded, overlap
+from .drive import DecoderError, NotOffered, guarded
 from .generators import usable
 from .history import CHUNKS, Step, name
 from .lab import Lab
+from .looks import Look, latest, noted
 from .ownership import Books
 from .scripts import allowed
-from .twin import Ids, Twin, committed, look
+from .twin import Twin, committed, look
 
 PATIENCE = 400  # ticks in which a history must come to its end
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """The state of a sample behind a tick of step `place`; `tokens` are prompt and committed output."""
-
-    place: int
-    sample: int
-    tokens: Ids
-    state: State
-    fresh: bool  # it has just committed something, so only the anchor lacks a state
 
 
 @dataclass
@@ -44,7 +34,7 @@ class Played:
     ended: int | None = None  # the step in which the final event came
     held: bool = False
     flying: bool = False  # a pass of it has been run and is not committed yet
-    served: tuple[int, int] | None = None  # its first and its last turn among all turns of all requests
+    beside: bool = False  # tokens of it came in one tick with those of another, and both had more to say
     cancelled: int | None = None
     disturbed: int | None = None  # the first step that preempted it, or changed chunk or lag while it was live
     neighbours: int | None = None  # the first step in which another request was served beside it
@@ -67,6 +57,7 @@ class Unlike:
     expected: Any
     actual: Any
     tolerance: float = 0.0
+    one: Played | None = None  # whose output it is about
 
 
 @dataclass
@@ -91,7 +82,6 @@ class Player:
     drafted: set[bool] = field(default_factory=set)  # whether the rounds committed in the last tick had drafts
     own: bool = True  # drafts came from the configured drafter at its own length, all the time
     _script: int | None = None  # what the script in force counts
-    _turns: int = 0  # how often anything came of any request
     _said: dict[int, dict[tuple[int, int], list[int]]] = field(default_factory=dict)  # by request: (sample, anchor)
 
     def __post_init__(self) -> None:
@@ -105,8 +95,7 @@ class Player:
         self.drain(Step("drain"))
         self.follow(self.played)
         for one in self.played:
-            beside = (other.served for other in self.played if other is not one)
-            self.counts["served beside another"] += any(overlap(one.served, other) for other in beside)
+            self.counts["served beside another"] += one.beside
             one.rounds = guarded("rounds", lambda one=one: tuple(self.decoder.rounds(one.request_id)))
         self.books.close()
 
@@ -295,6 +284,9 @@ class Player:
                 raise DecoderError(f"an event names request {event.request_id}, which was not submitted here")
             self.hear(one, event)
             said.add(event.request_id)
+        together = [one for one in self.played if one.request_id in said and one.final is None]
+        for one in together:
+            one.beside |= len(together) > 1
         self.drafted.clear()
         for one in self.played:
             if one.live:
@@ -315,15 +307,9 @@ class Player:
             self.expect("CXL", f"tokens of {one.label} once it is cancelled", False, one.cancelled is not None)
             self.expect("SCH", f"tokens of {one.label} while it is preempted", False, one.held)
             one.samples[event.sample].extend(int(token) for token in event.ids)
-            self.turn(one)
         else:
             one.final, one.ended = event, self.place
             self.expect("SCH", f"the end of {one.label} while it is preempted", False, one.held and one.live)
-
-    def turn(self, one: Played) -> None:
-        """Something came of it."""
-        self._turns += 1
-        one.served = (self._turns if one.served is None else one.served[0], self._turns)
 
     def look(self, one: Played) -> None:
         rounds = guarded("rounds", lambda: self.decoder.rounds(one.request_id))
@@ -332,10 +318,7 @@ class Player:
             if state is not None:
                 tokens = committed(one.request, rounds, sample)
                 self.books.own(one, sample, state)
-                before = next((seen for seen in reversed(one.looks) if seen.sample == sample), None)
-                if before is None or (before.tokens, before.state.length) != (tokens, state.length):
-                    fresh = len(tokens) > len(before.tokens if before is not None else one.request.prompt)
-                    one.looks.append(Look(self.place, sample, tokens, state, fresh))
-                    self.turn(one)
-                    if fresh and before is not None and any(one.samples):
-                        self.drafted.add(bool([r for r in rounds if r.sample == sample][-1].proposals))
+                before = latest(one.looks, sample)
+                new = noted(one.looks, one.request, self.place, sample, tokens, state)
+                if new is not None and new.fresh and before is not None and any(one.samples):
+                    self.drafted.add(bool([r for r in rounds if r.sample == sample][-1].proposals))

@@ -60,7 +60,30 @@ def _draws(case: Mapping[str, Any], place: int | None) -> list[str]:
 
 
 def _plain(case: Mapping[str, Any]) -> list[str]:
-    return [f"{name.capitalize():<10} {short(value, 400)}" for name, value in case.items()]
+    names = sorted(case.keys() - {"origin"}, key=lambda name: (name != "what", name))
+    return [f"{name.capitalize():<10} {short(case[name], 400)}" for name in names]
+
+
+TENSORS = {"key": "keys", "value": "values", "state": "recurrent state", "conv": "convolution state"}
+
+
+def _origin(seen: Mapping[str, Any]) -> str:
+    """Where it began, and what that says."""
+    where = f"round {seen['round']} ({seen['did']})" + (f" of sample {seen['sample']}" if seen["sample"] else "")
+    unlike = f"{seen['what']}: expected {short(seen['expected'])}, got {short(seen['actual'])}"
+    if seen["tensor"] == "logits":
+        what = unlike if seen["expected"] is not None else seen["what"]
+        return f"{where}, logits or the choice among them, as every state up to then is right: {what}"
+    side, layer, kind = seen["tensor"].split(".")
+    said = f"{where}, {'drafter' if side == 'draft' else 'target'}, layer {layer}, {TENSORS[kind]}: {unlike}"
+    both = {kind, *(name.rpartition(".")[2] for name in seen["beside"])} >= {"key", "value"}
+    if seen["before"]:
+        return f"{said}; the row was right a round before"
+    if int(layer) and (both or kind == "conv"):
+        return f"{said}; all of it differs, nothing before: so does the hidden state behind layer {int(layer) - 1}"
+    if both:
+        return f"{said}; keys and values both: the row that was taken in is another one, or stands elsewhere"
+    return f"{said}; nothing before it differs"
 
 
 def prove(clause: Clause, evidence: Mapping[str, Any], decision: Decision, replay: str) -> str:
@@ -74,4 +97,6 @@ def prove(clause: Clause, evidence: Mapping[str, Any], decision: Decision, repla
             lines += _draws(case, decision.place)
         elif evidence["kind"] != "ledger":
             lines += _plain(case)
+        if "origin" in case:
+            lines += [f"Origin     {_origin(case['origin'])}"]
     return "\n".join([*lines, f"Replay     {replay}"])

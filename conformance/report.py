@@ -10,8 +10,9 @@ import json
 import platform
 import subprocess
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,16 @@ import torch
 
 import specqual
 
+from .clauses import ordered
 from .lab import Run
 from .statistics.budget import ALPHA, total
 
-FORMAT = 2
+FORMAT = 3
 LARGEST_FILE = 512 * 2**20  # bytes
 LARGEST_LINE = 64 * 2**20
 MOST_LINES = 10_000
 ROOT = "0" * 64
+ABOUT = frozenset({"claims", "offers"})  # of the decoder: they come with a verdict and stand in the header
 
 
 class BadReport(ValueError):
@@ -67,11 +70,13 @@ def versions() -> dict[str, str]:
     return found
 
 
-def header(run: Run, claims: dict[str, Any] | None) -> dict[str, Any]:
+def header(run: Run, selected: Iterable[str], about: Mapping[str, Any]) -> dict[str, Any]:
+    """What the verdicts are about; `about` holds the claims and the protocols of the decoder, if it could be made."""
     setup = run.setup
     return {
         "type": "header",
         "format": FORMAT,
+        "date": str(datetime.now(UTC).date()),
         "commit": commit(),
         "versions": versions(),
         "platform": f"{platform.system()} {platform.machine()}",
@@ -86,16 +91,23 @@ def header(run: Run, claims: dict[str, Any] | None) -> dict[str, Any]:
         "profile": str(run.profile),
         "seed": run.seed,
         "without": sorted(run.without),
-        "claims": claims,
+        "clauses": list(ordered(selected)),
+        "claims": about.get("claims"),
+        "offers": about.get("offers"),
     }
 
 
 class Report:
-    """Writes report.jsonl as verdicts arrive, and its renderings when the run ends; without a directory, nothing."""
+    """Writes report.jsonl as verdicts arrive, and its renderings when the run ends; without a directory, nothing.
 
-    def __init__(self, run: Run, directory: Path | None) -> None:
-        self._run, self._directory = run, directory
+    `selected` are the clauses of which there will be one verdict each. Verdicts wait for the first that knows the
+    decoder's claims, because the header states them.
+    """
+
+    def __init__(self, run: Run, directory: Path | None, selected: Iterable[str] = ()) -> None:
+        self._run, self._directory, self.selected = run, directory, frozenset(selected)
         self._last = ROOT
+        self._waiting: list[dict[str, Any]] = []
         self.lines: list[dict[str, Any]] = []
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -110,19 +122,27 @@ class Report:
                 file.write(canonical(line) + "\n")
 
     def add(self, result: dict[str, Any]) -> None:
-        """Append one verdict; the first brings the claims that the header states."""
-        claims = result.get("claims")
-        if not self.lines:
-            self._write(header(self._run, claims))
-        self._write({"type": "verdict"} | {name: value for name, value in result.items() if name != "claims"})
+        """Append one verdict."""
+        self._waiting.append(result)
+        if self.lines or result.get("claims") is not None:
+            self._flush()
 
-    def close(self, status: int) -> None:
-        """Append the footer and write the renderings; nothing if no verdict was reached."""
+    def _flush(self) -> None:
+        if self._waiting and not self.lines:
+            self._write(header(self._run, self.selected, self._waiting[-1]))
+        for result in self._waiting:
+            self._write({"type": "verdict"} | {name: value for name, value in result.items() if name not in ABOUT})
+        self._waiting.clear()
+
+    def close(self, status: int) -> str:
+        """Append the footer and write the renderings; nothing if no verdict was reached. The hash of all of it."""
+        self._flush()
         if not self.lines:
-            return
+            return ""
         self._write(footer(self.lines[1:], status))
         if self._directory is not None:
             render(self._directory, self.lines)
+        return self._last
 
 
 def footer(verdicts: Iterable[dict[str, Any]], status: int) -> dict[str, Any]:

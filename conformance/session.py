@@ -1,6 +1,7 @@
 """One conformance run inside pytest: which clauses, their verdicts, the report and the exit status."""
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -28,6 +29,7 @@ class Session:
     report: Report
     results: list[dict[str, Any]] = field(default_factory=list)
     foretold: list[str] = field(default_factory=list)  # by --estimate
+    seal: str = ""  # the hash of the report, when it is finished
     foreign: bool = False  # a test failed that is none of ours, or one of ours behind its verdict
 
     @classmethod
@@ -70,6 +72,7 @@ class Session:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Build the decoder before the first test, so that a bad checkpoint or option is one error and no report."""
+        self.report.selected = selection(item.nodeid for item in session.items)
         if (
             self.worker
             or session.config.option.collectonly
@@ -85,6 +88,10 @@ class Session:
             if bad_setup:  # CheckpointError, an unknown option, a value that does not fit
                 pytest.exit(f"specqual: {error.__cause__}", returncode=Status.OPEN)
             return  # each clause reports it
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
+        self.report.selected = selection(ids)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -123,6 +130,11 @@ class Session:
         self.results.append(result)
         self.report.add(result)
 
+    @property
+    def lost(self) -> frozenset[str]:
+        """Clauses that were selected, and that the run never came to."""
+        return self.report.selected - {result["clause"] for result in self.results}
+
     def pytest_report_header(self) -> list[str]:
         run = self.asked.run
         setup = run.setup
@@ -145,7 +157,7 @@ class Session:
             session.exitstatus = Status.CLEAN
         elif settled and not session.config.option.collectonly:
             session.exitstatus = Status.VIOLATED if self.foreign and not self.status() else self.status()
-            self.report.close(int(self.status()))
+            self.seal = self.report.close(int(self.status()))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.worker:
@@ -157,3 +169,8 @@ class Session:
         from .summary import summarise
 
         summarise(terminalreporter, self)
+
+
+def selection(ids: Iterable[str]) -> frozenset[str]:
+    """The clauses that the tests of these nodes decide."""
+    return frozenset(clause for clause in map(clause_of, ids) if clause is not None)

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .baseline import Changes, compare
-from .clauses import CLAUSES, PLACES
+from .clauses import CLAUSES, PLACES, ordered
 from .statistics.budget import ALPHA, total
 from .symptoms import looks_like
 from .verdicts import MEANING, Verdict
@@ -66,6 +66,8 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
         reporter.write(out.getvalue())
     if not session.results:
         reporter.write_line("no clause was selected")
+    elif session.lost:
+        reporter.write_line(f"selected, and never reached: {', '.join(ordered(session.lost))}", yellow=True)
     if changes is not None:
         for line in against(changes):
             reporter.write_line(line)
@@ -84,7 +86,7 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
     if alike is not None:
         reporter.write_line(alike)
     if session.asked.report is not None and session.results:
-        reporter.write_line(f"report: {session.asked.report}")
+        reporter.write_line(f"report: {session.asked.report}, sealed {session.seal}")
     reporter.write_line(f"exit status {int(status)}: {MEANING[status]}")
     if session.foreign:
         reporter.write_line("another test of this run failed, which pytest reports as 1")

@@ -1,5 +1,6 @@
 """GE: greedy output is the target's own, whatever is drafted."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from math import isfinite
 
@@ -13,6 +14,7 @@ from specqual.conformance.generators import basic_requests, greedy_requests, req
 from specqual.conformance.greedy import Serve, case_of, minimal, verdict_of
 from specqual.conformance.hazards import batch, beside, lengths, traced, undrafted
 from specqual.conformance.lab import Lab, scripted
+from specqual.conformance.origin import began, explained, served_again
 from specqual.conformance.rounding import ENOUGH, NEAR
 from specqual.conformance.scripts import Pattern, greedy_patterns
 from specqual.conformance.verdicts import Verdict
@@ -24,8 +26,11 @@ def alone(decoder: Decoder) -> Serve:
     return lambda request: serve(decoder, [request])[0]
 
 
-def judged(lab: Lab, ask: Serve, wanted: list[Request], label: str, plain: Serve | None = None) -> list[Case]:
-    """Ask for the requests one by one and judge each; the first failing one is shrunk, put first, and ends the list."""
+def judged(
+    lab: Lab, decoder: Decoder, ask: Serve, wanted: list[Request], label: str, plain: Serve | None = None
+) -> list[Case]:
+    """Ask the decoder for the requests one by one and judge each; the first failing one is shrunk, traced back, put
+    first, and ends the list."""
     envelope, cases = lab.envelope(), list[Case]()
 
     def rebuild(answer: Answer) -> Case:
@@ -35,7 +40,9 @@ def judged(lab: Lab, ask: Serve, wanted: list[Request], label: str, plain: Serve
     for request in wanted:
         case = rebuild(ask(request))
         if verdict_of(case).verdict is Verdict.VIOLATED:
-            return [minimal(lab, ask, case, request, rebuild), case]
+            small = minimal(lab, ask, case, request, rebuild)
+            again = replace(request, prompt=tuple(small["prompt"]), max_tokens=small["max_tokens"])
+            return [began(small, served_again(lab, decoder, [again])), case]
         cases.append(case)
     return cases
 
@@ -52,7 +59,7 @@ def hazards(lab: Lab, cases: list[Case]) -> list[Guard]:
 @clause("GE-1")
 def test_greedy_tokens_are_the_targets_with_the_configured_drafter(lab: Lab) -> Evidence:
     wanted = basic_requests(lab)
-    cases = judged(lab, lab.answer, wanted, "configured drafter")
+    cases = judged(lab, lab.decoder, lab.answer, wanted, "configured drafter")
     if violated(cases):
         return Evidence("greedy", cases)
     reached = lengths(lab, [lab.answer(request) for request in wanted])
@@ -64,10 +71,10 @@ def test_greedy_output_is_the_same_with_speculation_off(lab: Lab) -> Evidence:
     plain = alone(lab.plain)
     wanted = basic_requests(lab)[: max(2, lab.effort.prompts // 2)]
     label = "configured drafter, against the same engine without it"
-    off = judged(lab, plain, wanted, "speculation off")
+    off = judged(lab, lab.plain, plain, wanted, "speculation off")
     if violated(off):
         return Evidence("greedy", off)
-    cases = judged(lab, lab.answer, wanted, label, plain)
+    cases = judged(lab, lab.decoder, lab.answer, wanted, label, plain)
     return Evidence("greedy", cases, hazards(lab, cases) if lab.drafts else ())
 
 
@@ -82,7 +89,7 @@ def test_greedy_output_does_not_depend_on_the_draft_length(lab: Lab) -> Evidence
         if decoder.claims.limits.max_draft != length:
             raise NotOffered("the decoder does not follow the draft length that it is given")
         wanted = greedy_requests(lab, f"GE-3/{length}", 1, lab.effort.span)
-        cases = [*judged(lab, alone(decoder), wanted, f"draft length {length}"), *cases]
+        cases = [*judged(lab, decoder, alone(decoder), wanted, f"draft length {length}"), *cases]
         if violated(cases):
             break
     return Evidence("greedy", cases, hazards(lab, cases) if lab.drafts else ())
@@ -102,7 +109,7 @@ def test_greedy_output_does_not_depend_on_the_drafts(lab: Lab) -> Evidence:
 
     for name, pattern in greedy_patterns(lab.longest).items():
         with scripted(decoder, pattern.script(lab, request)):
-            cases = [*judged(lab, ask, [request], f"scripted drafts: {name}"), *cases]
+            cases = [*judged(lab, decoder, ask, [request], f"scripted drafts: {name}"), *cases]
         if violated(cases):
             break
     silent = traced(lab, "drafts behind a round without", undrafted(answers))
@@ -121,7 +128,8 @@ def test_greedy_output_does_not_depend_on_neighbours(lab: Lab) -> Evidence:
         case_of(lab, answer, label=label, envelope=envelope, plain=one.output, against="the request alone")
         for answer, one in zip(together, single, strict=True)
     ]
-    return Evidence("greedy", cases, [beside(lab, [together])])
+    found = Evidence("greedy", cases, [beside(lab, [together])])
+    return explained(lab, found, lambda place: served_again(lab, lab.decoder, wanted, place))
 
 
 @clause("GE-6")
@@ -131,13 +139,13 @@ def test_greedy_output_is_right_for_any_request(lab: Lab) -> Evidence:
     patterns = st.just(None) if not isinstance(decoder, Scripted) else st.one_of(st.none(), Pattern.drawn(lab))
     strategy = st.tuples(requests(lab, 12, lab.effort.span), patterns)
 
+    def drafting(request: Request, pattern: Pattern | None) -> AbstractContextManager[None]:
+        return nullcontext() if pattern is None else scripted(decoder, pattern.script(lab, request))
+
     def fails(pair: tuple[Request, Pattern | None]) -> bool:
         request, pattern = pair
-        if pattern is None:
+        with drafting(request, pattern):
             answer = serve(decoder, [request])[0]
-        else:
-            with scripted(decoder, pattern.script(lab, request)):
-                answer = serve(decoder, [request])[0]
         label = "configured drafter" if pattern is None else f"scripted drafts: {pattern}"
         cases.append(case_of(lab, answer, label=label, envelope=envelope))
         return verdict_of(cases[-1]).verdict is Verdict.VIOLATED
@@ -146,7 +154,9 @@ def test_greedy_output_is_right_for_any_request(lab: Lab) -> Evidence:
     if found is None:
         return Evidence("greedy", cases, hazards(lab, cases)[1:] if lab.longest else ())
     fails(found)
-    return Evidence("greedy", cases[-1:], notes={"tried": len(cases)})
+    with drafting(*found):
+        case = began(cases[-1], served_again(lab, decoder, [found[0]]))
+    return Evidence("greedy", [case], notes={"tried": len(cases)})
 
 
 @clause("GE-7")

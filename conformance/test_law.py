@@ -18,12 +18,13 @@ from specqual.conformance.draws import PARAMETERS, case_of, counted, slack_of
 from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import laws, prompt, smallest
-from specqual.conformance.hazards import parameters, speculation
+from specqual.conformance.hazards import parameters, speculation, traced
 from specqual.conformance.joint import DRAFTERS, LAWS, path_law, table_law
 from specqual.conformance.judge import Judge
 from specqual.conformance.kinds import leans
 from specqual.conformance.lab import Lab, scripted, taped
 from specqual.conformance.longlaw import Leans, case, listen
+from specqual.conformance.origin import explained, served_again
 from specqual.conformance.rounding import number
 from specqual.conformance.scripts import SHAPES, sampled
 from specqual.conformance.tapes import Edges
@@ -32,6 +33,7 @@ from specqual.contract import (
     Method,
     Proposal,
     Request,
+    Round,
     Rule,
     Sampling,
     ScriptContext,
@@ -164,18 +166,24 @@ def test_sampled_output_equals_the_references_on_the_same_tape(lab: Lab) -> Evid
         expected, actual = ([list(ids) for ids in answer.samples] for answer in answers[-2:])
         cases.append({"what": f"seed {request.seed}, {request.sampling}", "expected": expected, "actual": actual})
     apart = sum(case["expected"] != case["actual"] for case in cases)
+
+    def again(place: int) -> Case | None:
+        with taped(lab.decoder, tape):
+            return served_again(lab, lab.decoder, [answers[2 * place].request], number=tape.uniform)
+
     if not apart or number(lab.claims.dtype) is None or not isinstance(lab.decoder, Traced):
-        return Evidence("values", cases)
+        return explained(lab, Evidence("values", cases), again)
     own = [
         case_of(lab, answer, tape.uniform, label=f"the decoder's own path, {answer.request.sampling}")
         for answer in answers[1::2]
     ]
-    return Evidence("draws", own, notes={"outputs that rounding leads away from the reference's": apart})
+    notes = {"outputs that rounding leads away from the reference's": apart}
+    return explained(lab, Evidence("draws", own, notes=notes), again)
 
 
 @clause("LAW-5")
 def test_the_whole_transaction_has_the_targets_law_exactly(lab: Lab) -> Evidence:
-    rule, cases = rule_of(lab), []
+    rule, cases, rounds = rule_of(lab), [], list[Round]()
     with TemporaryDirectory() as folder:
         config = {"model_type": "specqual_table", "vocab_size": 4, "context": 1}
         laws = {suffix: numbers.split() for suffix, numbers in LAWS.items()}
@@ -185,13 +193,16 @@ def test_the_whole_transaction_has_the_targets_law_exactly(lab: Lab) -> Evidence
         request = Request(prompt=(3,), max_tokens=8, sampling=Sampling(temperature=1.0))
         right = target_law(lambda prefix: np.array(table_law(LAWS, prefix[-1] if prefix else 3), object), 3)
         for (name, q), drafts in product(DRAFTERS.items(), (2, 1)):  # a single draft brings the bonus into the three
-            joint = path_law(decoder, request, q, 3, drafts)
+            joint, seen = path_law(decoder, request, q, 3, drafts)
+            rounds += seen
             expected, actual = (
                 [[list(tokens), str(mass)] for tokens, mass in sorted(found.items())] for found in (right, joint)
             )
             what = f"{rule}, q {name}, {drafts} drafts: joint law of three tokens"
             cases.append({"what": what, "expected": expected, "actual": actual})
-    return Evidence("values", cases)
+    accepted, rejected = sum(r.accepted > 0 for r in rounds), sum(r.accepted < len(r.proposals) for r in rounds)
+    hazards = {"acceptances": accepted, "rejections": rejected} if decoder.claims.limits.max_draft else {}
+    return Evidence("values", cases, [traced(lab, hazard, seen) for hazard, seen in hazards.items()])
 
 
 @clause("LAW-6")

@@ -40,6 +40,9 @@ def read_waivers(path: Path) -> tuple[Waiver, ...]:
         if not isinstance(entry, dict) or set(entry) != {"clause", "reason", "link", "expires"}:
             raise BadWaiver(f"--waivers: waiver[{place}] must have exactly clause, reason, link and expires")
         values = {name: str(value) for name, value in entry.items()}
+        for name in ("reason", "link"):
+            if not values[name].strip():
+                raise BadWaiver(f"--waivers: waiver[{place}].{name}: must say something")
         if values["clause"] not in CLAUSES:
             raise BadWaiver(f"--waivers: waiver[{place}].clause: there is no clause {values['clause']!r}")
         try:

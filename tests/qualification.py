@@ -12,6 +12,7 @@ import pytest
 
 import specqual.conformance
 from specqual import fixtures
+from specqual.conformance.audit import audit
 from specqual.mutants.pairs import Pair
 
 CONFORMANCE = Path(specqual.conformance.__file__).parent
@@ -34,4 +35,5 @@ def results(decoder: str, pair: Pair, clauses: Sequence[str], seed: int = 0, *mo
         if not report.exists():
             raise RuntimeError(f"exit status {status} and no report: {shown.getvalue()}")
         lines = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines()]
+        assert audit(Path(folder)).differences == ()
     return {line["clause"]: line for line in lines if "clause" in line}

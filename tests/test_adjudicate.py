@@ -1,8 +1,11 @@
 """Recorded runs: any engine's logs, judged without the engine."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from dataclasses import asdict
 from functools import lru_cache
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,8 @@ import pytest
 
 from specqual import fixtures
 from specqual.cli import main
-from specqual.conformance.adjudicate import Adjudication, adjudicate
+from specqual.conformance.adjudicate import FORMAT, Adjudication, adjudicate, sealed_up
+from specqual.conformance.evidence import decide
 from specqual.conformance.judge import Judge
 from specqual.conformance.recorded import read_log
 from specqual.contract import Decoder, Request, Setup, Tokens
@@ -214,3 +218,108 @@ def test_the_recorded_pair_is_here_and_parts_in_four_requests():
     assert all(len(log.requests) == 16 and log.dtype() == name.split("-")[0] for name, log in logs.items())
     assert outputs["float32-off"] == outputs["float32-on"]
     assert sum(a != b for a, b in zip(outputs["bfloat16-off"], outputs["bfloat16-on"], strict=True)) == 4
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A report of two arms, of which one leaves the path of the target, and what the command printed."""
+    folder, shown = tmp_path_factory.mktemp("recorded"), StringIO()
+    on, off = write(folder / "on.jsonl", replaced(*margins()[-1][1:])), write(folder / "off.jsonl", exact())
+    asked = ["adjudicate", "--target", str(DENSE), "--on", str(on), "--off", str(off), "--report", str(folder / "r")]
+    with redirect_stdout(shown):
+        assert main(asked) == 1
+    return (folder / "r").read_text(), shown.getvalue()
+
+
+@pytest.fixture
+def report(tmp_path: Path, sound: tuple[str, str]) -> Path:
+    """That report, to be written over."""
+    (tmp_path / "report.json").write_text(sound[0])
+    return tmp_path / "report.json"
+
+
+def forged(report: Path, forge: Callable[[dict[str, Any]], None]) -> None:
+    """Let a forger change a report and seal it anew."""
+    content = json.loads(report.read_text())
+    del content["seal"]
+    forge(content)
+    report.write_text(json.dumps(sealed_up(content)))
+
+
+def test_verify_derives_a_report_of_recorded_runs_again(report: Path, sound: tuple[str, str], capsys):
+    content = json.loads(report.read_text())
+    seal = content["seal"]
+    assert f"sealed {seal}" in sound[1]
+    assert main(["verify", str(report)]) == 0
+    shown = capsys.readouterr().out
+    assert "3 verdicts derived again: dense, exit status 1" in shown
+    assert f"seal: {seal}" in shown and "integrity, not authorship" in shown
+    assert f"on: on.jsonl, sha256 {content['arms']['on']['sha256']}" in shown
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: text[: len(text) // 2], "is truncated or no JSON"),
+        (lambda text: text.replace('"VIOLATED"', '"EXACT"'), "was altered: the seal does not match"),
+        (lambda text: "[]", "is not a report of recorded runs"),
+        (lambda text: json.dumps(sealed_up({"format": "x"})), "format 'x' is not"),
+        (lambda text: json.dumps(sealed_up({"format": FORMAT})), "is malformed"),
+    ],
+)
+def test_a_truncated_or_altered_report_of_recorded_runs_is_refused(report: Path, capsys, change, said: str):
+    report.write_text(change(report.read_text()))
+    assert main(["verify", str(report)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def relabelled(content: dict[str, Any]) -> None:
+    content["arms"]["on"]["decision"] |= {"verdict": "EXACT"}
+
+
+def cut(content: dict[str, Any]) -> None:
+    arm = content["arms"]["on"]
+    arm["evidence"]["cases"] = [case for case in arm["evidence"]["cases"] if case["output"] == case["argmax"]]
+    arm["decision"] = asdict(decide(arm["evidence"]))
+
+
+def widened(content: dict[str, Any]) -> None:
+    for case in content["arms"]["on"]["evidence"]["cases"]:
+        case["envelope"] = 1e9
+    content["arms"]["on"]["decision"] = asdict(decide(content["arms"]["on"]["evidence"]))
+
+
+def of_another_kind(content: dict[str, Any]) -> None:
+    arm = content["arms"]["on"]
+    arm["evidence"] |= {"kind": "occurrences", "cases": []}
+    arm["decision"] = asdict(decide(arm["evidence"]))
+
+
+def uncompared(content: dict[str, Any]) -> None:
+    content["on_against_off"] = None
+
+
+def in_agreement(content: dict[str, Any]) -> None:
+    content["on_against_off"] |= {"flips": [], "decision": content["arms"]["off"]["decision"]}
+
+
+def clean(content: dict[str, Any]) -> None:
+    content["status"] = 0
+
+
+@pytest.mark.parametrize(
+    ("forge", "said"),
+    [
+        (relabelled, "on: the report says EXACT, its evidence says VIOLATED"),
+        (cut, "on: its evidence does not count the"),
+        (widened, "on: its evidence is judged by another envelope"),
+        (of_another_kind, "on: its evidence is of the kind occurrences"),
+        (uncompared, "on against off: there must be a comparison"),
+        (in_agreement, "on against off: the report says EXACT, the two arms say VIOLATED"),
+        (clean, "exit status: the report says 0, its verdicts say 1"),
+    ],
+)
+def test_a_report_of_recorded_runs_that_does_not_hang_together_is_refused(report: Path, capsys, forge, said: str):
+    forged(report, forge)
+    assert main(["verify", str(report)]) == 1
+    assert said in capsys.readouterr().out

@@ -1,6 +1,7 @@
 """One error budget: shares are planned, retries consume them, and a report shows what was spent."""
 
 import json
+from dataclasses import asdict
 from math import fsum
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from specqual import fixtures, reference
 from specqual.conformance.audit import audit
+from specqual.conformance.chapter import asked_of
 from specqual.conformance.check import decided
 from specqual.conformance.clauses import CLAUSES
 from specqual.conformance.lab import Lab, Run
@@ -55,9 +57,9 @@ def changed(lines: list[dict], folder: Path) -> tuple[str, ...]:
 
 def test_verify_adds_up_what_a_report_spent(tmp_path):
     run = Run("reference", reference.make, Setup(target=fixtures.path("table/chain"), draft_length=2))
-    lab, report = Lab(run), Report(run, tmp_path)
+    lab, report = Lab(run), Report(run, tmp_path, ["RNG-3"])
     for result in decided(lab, ["RNG-3"]):
-        report.add(json.loads(json.dumps({"claims": None} | {f: getattr(result, f) for f in result.__slots__})))
+        report.add(json.loads(json.dumps(asdict(result) | asked_of(lab))))
     report.close(0)
     loaded = load(tmp_path)
     assert loaded.footer["budget"] == {"alpha": ALPHA, "spent": {"RNG-3 #1": ALPHA * PLAN["RNG-3"] / 2}}

@@ -74,7 +74,7 @@ def test_a_path_whose_output_ends_early_counts_as_what_it_is(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     decoder = reference.make(Setup(target=tmp_path, draft_length=2))
     request = Request(prompt=(3,), max_tokens=2, sampling=Sampling(temperature=1.0))
-    found = path_law(decoder, request, DRAFTERS["equal"], 3, 2)
+    found, _ = path_law(decoder, request, DRAFTERS["equal"], 3, 2)
     assert found == {(0, 0): Fraction(1, 4), (0, 1): Fraction(1, 4), (0, 2): Fraction(1, 2)}
 
 

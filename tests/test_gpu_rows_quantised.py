@@ -51,6 +51,19 @@ def test_rows_become_fp8_as_defined(dtype: torch.dtype) -> None:
             assert torch.equal(own, through_fp8(row, row.abs().max() / 448))
 
 
+def test_rows_of_zeros_stay_zero_and_what_is_not_a_number_stays_so_alone() -> None:
+    x = draw(3, INPUTS).bfloat16()
+    x[0], x[1, 5] = 0.0, float("nan")
+    for scale in (torch.tensor([0.01], device=DEVICE), None):
+        for quantise_rows in (fp8_rows.quantise, fp8_rows.quantise_torch):
+            codes, scales = quantise_rows(x, scale)
+            read = codes.float() * scales[:, None]
+            assert not read[0].any() and read[1, 5].isnan() and not read[2].isnan().any()
+    for quantise_blocks in (nvfp4_block.quantise, nvfp4_block.quantise_torch):
+        read = nvfp4_block.decoded(*quantise_blocks(x, torch.tensor([0.01], device=DEVICE)), torch.float32)
+        assert not read[0].any() and read[1, :16].isnan().all() and not read[1, 16:].isnan().any()
+
+
 def test_every_e4m3_number_and_the_middle_of_every_two_round_as_torch_rounds_them() -> None:
     known = torch.arange(127, dtype=torch.uint8).view(torch.float8_e4m3fn).float()
     x = torch.cat([known, (known[1:] + known[:-1]) / 2])

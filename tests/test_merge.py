@@ -1,15 +1,17 @@
 """Shards of one run become one report, or say why they are none."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from specqual.cli import main
 from specqual.conformance.audit import audit
+from specqual.conformance.facts import plain
 from specqual.conformance.merge import Unlike, merge
 from specqual.conformance.report import BadReport
 
-from .reports import lines, resealed, result, rewrite, written
+from .reports import CLAIMS, RUN, lines, resealed, result, rewrite, skipped, violated, written
 
 
 def test_shards_become_one_report_that_verifies(tmp_path, capsys):
@@ -25,21 +27,15 @@ def test_shards_become_one_report_that_verifies(tmp_path, capsys):
 
 def test_the_status_is_that_of_the_whole_run(tmp_path):
     written(tmp_path / "a", result("GE-2"))
-    bad = result("GE-1", "VIOLATED", output=[3], logprob=[-9.0])
-    bad["detail"] = (
-        "token 0 is 3 where the target's is 2: 8.5 nats worse under its own prefix, margin 1.5, and rounding explains "
-        "at most 0"
-    )
-    written(tmp_path / "b", bad, status=1)
+    written(tmp_path / "b", violated(), status=1)
     assert merge([tmp_path / "a", tmp_path / "b"], tmp_path / "whole")[-1]["status"] == 1
 
 
 @pytest.mark.parametrize(
     ("there", "field"),
     [
-        ({"seed": 1}, "seed: is 0 in"),
-        ({"claims": {"engine": "other"}}, "claims.engine: is"),
-        ({"claims": None}, "claims: is"),
+        ({"claims": plain(replace(CLAIMS, engine="other"))}, "claims.engine: is"),
+        ({"offers": ["Traced"]}, "offers: is"),
         ({"budget": {}}, "budget: is None in"),
     ],
 )
@@ -52,11 +48,17 @@ def test_unlike_headers_are_refused_by_field(tmp_path, there, field):
     assert not (tmp_path / "whole").exists()
 
 
+def test_shards_of_unlike_seeds_are_refused(tmp_path):
+    for seed in (0, 1):
+        line = result(f"GE-{seed + 1}") | {"replay": replace(RUN, seed=seed).replay(f"GE-{seed + 1}")}
+        written(tmp_path / str(seed), line, seed=seed)
+    with pytest.raises(Unlike, match="seed: is 0 in"):
+        merge([tmp_path / "0", tmp_path / "1"], tmp_path / "whole")
+
+
 def test_a_clause_decided_twice_must_agree(tmp_path):
     written(tmp_path / "a", result("GE-1"))
-    twice = result("GE-1", max_tokens=2, ending=[2]) | {"verdict": "SKIPPED", "detail": "not today"}
-    twice["evidence"] |= {"cases": []}
-    written(tmp_path / "b", twice, status=2)
+    written(tmp_path / "b", skipped("GE-1", "the decoder refuses: not today"), status=2)
     with pytest.raises(Unlike, match="GE-1: verdict is 'EXACT' in"):
         merge([tmp_path / "a", tmp_path / "b"], tmp_path / "whole")
 
@@ -66,7 +68,7 @@ def test_an_altered_shard_is_refused_by_name(tmp_path):
     rewrite(tmp_path / "a", lines(tmp_path / "a")[:-1])
     with pytest.raises(BadReport, match=r"a: line 2: the report is truncated"):
         merge([tmp_path / "a"], tmp_path / "whole")
-    written(tmp_path / "b", result("GE-1", output=[3], logprob=[-9.0]))
+    written(tmp_path / "b", result("GE-1", output=[3], logprob=[-9.0]))  # which is a violation
     with pytest.raises(BadReport, match="b: GE-1: the report says EXACT, its evidence says VIOLATED"):
         merge([tmp_path / "b"], tmp_path / "whole")
 

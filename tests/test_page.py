@@ -8,7 +8,7 @@ from specqual.conformance.charts import EDGES, by_length, by_position, charts, r
 from specqual.conformance.plot import Plot, linear, named
 from specqual.conformance.sight import visible
 
-from .reports import HOSTILE, result, written
+from .reports import HOSTILE, result, skipped, written
 
 ROUNDS = [[0, 4, 2], [2, 4, 0], [3, 4, 4], [9, 2, 1], [11, 0, 0]]
 
@@ -47,8 +47,8 @@ def test_an_interval_holds_the_share_and_shrinks_with_the_trials():
 def test_the_regret_histogram_holds_every_token_once():
     line = result(output=[3], logprob=[-0.53]) | {"clause": "GE-2"}
     chart = regrets([result(), line])
-    assert "2 tokens of the GE clauses" in chart.caption
-    assert titles(chart) == ["1", "1"]
+    assert "8 tokens judged by GE-1, GE-2" in chart.caption
+    assert titles(chart) == ["7", "1"]
     assert len(EDGES) + 1 == len(re.findall(r'class="tick"[^>]*middle', chart.svg))
 
 
@@ -107,8 +107,7 @@ def test_what_would_have_been_seen_by_counting_shrinks_with_the_samples():
 def test_the_page_leads_from_what_fails_to_what_was_not_seen(tmp_path):
     bad = result("GE-2", "VIOLATED", output=[3], logprob=[-9.0])
     bad["proof"] = "GE-2 VIOLATED\nRequired   equality\nComparisons 41\nReplay     pytest --clause GE-2"
-    skipped = result("GE-4", "SKIPPED") | {"detail": "the decoder does not offer Scripted"}
-    page = page_of(tmp_path, result(), bad, skipped)
+    page = page_of(tmp_path, result(), bad, skipped("GE-4", "the decoder does not offer Scripted"))
     parts = [
         page.index(f'class="part" id="{name}"') for name in ("failed", "claims", "checked", "unseen", "budget", "run")
     ]

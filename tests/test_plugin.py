@@ -130,7 +130,7 @@ def test_a_test_that_another_plugin_breaks_is_an_error_of_its_clause(toy, folder
 def test_an_engine_that_refuses_is_skipped_and_nothing_is_judged(toy):
     found = toy("engine", "--clause", "GE", "-rs")
     assert found.returncode == 2, found.stdout
-    assert "GE-1 SKIPPED: the toy does not do this" in found.stdout
+    assert "GE-1 SKIPPED: the decoder refuses: the toy does not do this" in found.stdout
 
 
 def test_a_decoder_that_never_drafts_is_not_live(toy):

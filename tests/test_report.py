@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as xml
@@ -14,7 +15,7 @@ from specqual.cli import main
 from specqual.conformance.audit import audit
 from specqual.conformance.report import BadReport, load
 
-from .reports import HOSTILE, lines, resealed, result, rewrite, written
+from .reports import HOSTILE, RUN, lines, resealed, result, rewrite, written
 
 
 def test_a_report_states_how_it_was_made_and_is_derived_again(tmp_path, capsys):
@@ -193,7 +194,9 @@ def test_a_terminal_never_obeys_a_report(tmp_path, capsys):
     assert main(["verify", str(tmp_path)]) == 1
     written(tmp_path, result())
     contents = [json.loads(line) for line in lines(tmp_path)]
-    contents[0]["decoder"] = "\x1b]0;owned\x07"
+    contents[0]["target"] = "\x1b]0;owned\x07"
+    replay = replace(RUN, setup=replace(RUN.setup, target=Path("/\x1b]0;owned\x07"))).replay("GE-1")
+    contents[1]["replay"] = replay
     resealed(tmp_path, contents)
     assert main(["verify", str(tmp_path)]) == 0
     shown = capsys.readouterr().out

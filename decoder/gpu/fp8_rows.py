@@ -38,7 +38,8 @@ def quantise_kernel(x_ptr, scale_ptr, codes_ptr, scales_ptr, width, pitch, WIDTH
         scale = tl.div_rn(tl.max(tl.abs(x)), 448.0)
         scale = tl.where(scale == 0, 1.0, scale)
     x = tl.div_rn(x, tl.zeros([WIDTH], tl.float32) + scale)
-    tl.store(codes_ptr + row * width + lane, tl.clamp(x, -448.0, 448.0).to(tl.float8e4nv), mask=real)
+    x = tl.clamp(x, -448.0, 448.0, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(codes_ptr + row * width + lane, x.to(tl.float8e4nv), mask=real)
     tl.store(scales_ptr + row, scale)
 
 

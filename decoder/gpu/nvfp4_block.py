@@ -49,7 +49,10 @@ def quantise_kernel(x_ptr, scale_ptr, codes_ptr, scales_ptr, blocks, pitch, BLOC
     where = x_ptr + row * pitch + block[:, None] * 16 + lane[None, :]
     x = tl.load(where, mask=real[:, None], other=0.0).to(tl.float32)
     outer = tl.load(scale_ptr)
-    code = tl.minimum(tl.div_rn(tl.div_rn(tl.max(tl.abs(x), 1), 6.0), outer), 448.0).to(tl.float8e4nv)
+    largest = tl.max(tl.abs(x), 1)
+    largest = tl.where(tl.max((x != x).to(tl.int32), 1) > 0, float("nan"), largest)  # e2m1 has no NaN, e4m3 has
+    scale = tl.minimum(tl.div_rn(tl.div_rn(largest, 6.0), outer), 448.0, propagate_nan=tl.PropagateNan.ALL)
+    code = scale.to(tl.float8e4nv)
     tl.store(scales_ptr + row * blocks + block, code, mask=real)
     scale = code.to(tl.float32)
     step = tl.where(scale == 0, 1.0, scale * outer)
@@ -106,7 +109,7 @@ def numbers(codes, scales):
     return tl.reshape(blocks, (codes.shape[0], codes.shape[1] * 2))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def block_kernel(
     codes_ptr,
     scales_ptr,

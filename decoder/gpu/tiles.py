@@ -13,7 +13,7 @@ WIDTHS = (16, 32, 64, 128)
 WAVE = 256
 """Programs that keep a large GPU busy; smaller modules are split along their inputs."""
 
-LEAST = 1024
+LEAST = 256
 """Inputs that are worth a program of their own."""
 
 

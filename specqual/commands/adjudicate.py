@@ -50,7 +50,9 @@ def run(args: argparse.Namespace) -> int:
         found = adjudicate(args.target, on, off, dtype=args.dtype, measured=args.sequences, progress=progress)
     show(found, load_text(args.target))
     if args.report is not None:
-        args.report.write_text(json.dumps(to_json(found), indent=1, allow_nan=False) + "\n")
+        content = to_json(found)
+        args.report.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+        print(f"report: {args.report}, sealed {content['seal']}")
     return int(found.status)
 
 

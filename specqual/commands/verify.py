@@ -1,20 +1,28 @@
 """`specqual verify`: derive every verdict of a finished report again from the evidence in it."""
 
 import argparse
+from collections.abc import Collection, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 
-from specqual.conformance.audit import audit
+from specqual.conformance.adjudicated import Checked, check
+from specqual.conformance.audit import Audit, audit
+from specqual.conformance.clauses import CLAUSES, ordered
+from specqual.conformance.options import listed
+from specqual.conformance.verdicts import Profile
 
-INTEGRITY = (
-    "The hash chain is whole. That shows integrity, not authorship: whoever holds the file can write a chain anew. "
-    "What speaks for a verdict is the evidence beside it."
+NOTE = (
+    "{whole}, and what the report says hangs together. That shows integrity, not authorship: whoever holds the file "
+    "can make up evidence that hangs together, too, and seal it anew. Compare the seal with the one that the run "
+    "printed."
 )
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the subcommand to the command line."""
     parser = subparsers.add_parser("verify", help="derive the verdicts of a report again")
-    parser.add_argument("directory", metavar="DIR", type=Path, help="folder that --report wrote")
+    what = "folder that --report of a run wrote, or file that --report of adjudicate wrote"
+    parser.add_argument("path", metavar="DIR|FILE.json", type=Path, help=what)
 
 
 def printable(text: str) -> str:
@@ -24,16 +32,46 @@ def printable(text: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Status 0 if every verdict is derived again, 1 if one does not follow; a bad report raises BadReport."""
-    found = audit(args.directory)
-    header = found.loaded.header
-    for difference in found.differences:
-        print(printable(difference))
-    if not found.differences:
-        print(
-            printable(
-                f"{found.derived} verdicts derived again, {found.undecided} were skipped or errors: "
-                f"{header.get('decoder')} on {header.get('target')}, exit status {found.loaded.footer.get('status')}"
-            )
-        )
-    print(INTEGRITY)
+    found = check(args.path) if args.path.is_file() else audit(args.path)
+    for line in (*found.differences, *(recorded(found) if isinstance(found, Checked) else summary(found))):
+        print(printable(line))
+    whole = "The seal matches" if isinstance(found, Checked) else "The hash chain is whole"
+    print(NOTE.format(whole=whole) if not found.differences else f"{whole}, and what the report says does not hold.")
     return 1 if found.differences else 0
+
+
+def recorded(found: Checked) -> Iterator[str]:
+    """What was derived of recorded runs, and of which."""
+    content = found.content
+    if not found.differences:
+        yield f"{found.derived} verdicts derived again: {content['target']}, exit status {content['status']}"
+    for name, arm in content["arms"].items():
+        yield f"{name}: {arm['file']}, sha256 {arm['sha256']}"
+    yield f"seal: {content['seal']}"
+
+
+def summary(found: Audit) -> Iterator[str]:
+    """What was derived, what is believed, and what the report says nothing about."""
+    header, footer = found.loaded.header, found.loaded.footer
+    if not found.differences:
+        yield (
+            f"{found.derived} verdicts derived again, {found.undecided} were skipped or errors: "
+            f"{header.get('decoder')} on {header.get('target')}, exit status {footer.get('status')}"
+        )
+    if found.believed:
+        yield f"on the word of the run, which nothing in the report bears out: {', '.join(found.believed)}"
+    wanted = listed(Profile(header["profile"]))
+    left = wanted - set(header["clauses"])
+    if left:
+        yield f"of the profile {header['profile']}, the report says nothing about {', '.join(grouped(left, wanted))}"
+    if header["without"]:
+        yield f"not drawn: {', '.join(map(str, header['without']))}"
+    yield f"seal: {footer['hash']}"
+
+
+def grouped(some: Collection[str], every: Iterable[str]) -> Iterator[str]:
+    """Clauses in their order; a chapter of which none but these were wanted is named as a whole."""
+    for chapter, names in groupby(ordered(every), key=lambda name: CLAUSES[name].chapter):
+        family = list(names)
+        missing = [name for name in family if name in some]
+        yield from [chapter] if missing == family else missing
