@@ -9,8 +9,9 @@ from torch import Tensor
 from .interpreter import DEVICE, ints  # isort: split
 
 from specqual.decoder.gpu import attention as module
-from specqual.decoder.gpu.attention import PAGE, attention, attention_torch
+from specqual.decoder.gpu.attention import attention, attention_torch
 from specqual.decoder.gpu.spans import Spans
+from specqual.decoder.view import PAGE
 
 HEADS, KV_HEADS, DIM = 6, 2, 16
 

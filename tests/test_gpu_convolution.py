@@ -12,7 +12,7 @@ from specqual.decoder.gpu.convolution import convolution, convolution_torch
 from specqual.decoder.gpu.recurrence import Consumed
 from specqual.decoder.gpu.spans import Ledger, Log, Spans
 
-KEY_HEADS, VALUE_HEADS, DIM, TAPS, MOST, SLOTS = 1, 3, 16, 4, 4, 3
+KEY_HEADS, VALUE_HEADS, DIM, TAPS, MOST, SLOTS = 1, 2, 16, 4, 4, 3
 CHANNELS = (2 * KEY_HEADS + VALUE_HEADS) * DIM
 WIDTH = CHANNELS + 2 * VALUE_HEADS
 
@@ -41,12 +41,12 @@ def run(step: Step, rounds: Sequence[tuple[int, int, int]], log: Log, exact: tor
     said, start = list[Consumed](), 0
     for certain, accepted, rejected in rounds:
         stay, rows = certain + accepted, certain + accepted + rejected
-        x = torch.cat([stream[:2], stream[start : start + stay], wrong[:rejected]])  # behind a neighbour's two rows
-        spans = Spans(ints(0, 2, 2, 2 + rows), ints(5, 0, start))
+        x = torch.cat([stream[:1], stream[start : start + stay], wrong[:rejected]])  # behind a neighbour's row
+        spans = Spans(ints(0, 1, 1, 1 + rows), ints(5, 0, start))
         ledger = Ledger(ints(0, 0, 2), ints(5, 0, 0), ints(0, 0, certain))
         split = x[:, :CHANNELS], x[:, CHANNELS:-VALUE_HEADS], x[:, -VALUE_HEADS:]
         out = step(*split, taps.to(exact), bias.to(exact), rate.to(exact), spans, ledger, log)
-        said.append(Consumed(*(side[2 : 2 + stay] for side in out)))
+        said.append(Consumed(*(side[1 : 1 + stay] for side in out)))
         start += stay
     return Consumed(*(torch.cat(sides) for sides in zip(*said, strict=True)))
 

@@ -14,7 +14,7 @@ from specqual.decoder.gpu import verdict
 from specqual.decoder.gpu.law import Filters, law, law_torch, probabilities
 from specqual.decoder.gpu.verdict import Drafted, Uniforms, draw, draw_torch, judge, judge_torch, matched, matched_torch
 
-WIDTH = 90
+WIDTH = 60
 SETTINGS = [
     Sampling(temperature=0.7),
     Sampling(),
@@ -46,8 +46,8 @@ def rows(kind: str, count: int) -> Tensor:
     if kind == "ties":
         x = x.round()
     if kind == "no numbers":
-        x[:, 3], x[:, 10:60], x[1:3] = torch.nan, -torch.inf, -torch.inf
-        x[4:6, 70], x[4:6, 75] = torch.inf, torch.inf
+        x[:, 3], x[:, 10:40], x[1:3] = torch.nan, -torch.inf, -torch.inf
+        x[4:6, 50], x[4:6, 55] = torch.inf, torch.inf
     return x.to(DEVICE)
 
 

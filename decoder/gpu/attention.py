@@ -6,6 +6,9 @@ instructions, however many there are; a step that a query does not see leaves it
 are added in their order. So a row's bits depend on its position, on its query and on what it sees, and on nothing else.
 """
 
+# In a kernel a tuple grows, one value for each tile.
+# mypy: disable-error-code="assignment"
+
 from typing import NamedTuple
 
 import torch
@@ -13,11 +16,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..view import PAGE
 from .audit import Case
 from .native import product
 from .spans import Spans
 
-PAGE = 16  # positions
 QUERIES = 16  # of a tile: rows of a sample, and all heads that share a key head
 HEADS = 4  # that one program adds the pieces of
 UNROLL = 4  # pieces whose loads are under way together
@@ -80,7 +83,7 @@ def attention_kernel(
     TILES: tl.constexpr,
     QUERIES: tl.constexpr,
     PAGE: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     sample, head, piece = tl.program_id(2), tl.program_id(1) % KV_HEADS, tl.program_id(1) // KV_HEADS
     first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
     count = tl.load(first_ptr + sample + 1) - first
@@ -170,7 +173,7 @@ def gather_kernel(
     PIECE: tl.constexpr,
     HEADS: tl.constexpr,
     UNROLL: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     sample, place = tl.program_id(2), tl.program_id(0)
     first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
     if place < tl.load(first_ptr + sample + 1) - first:
@@ -206,7 +209,7 @@ def gather_kernel(
 
 
 @triton.jit
-def added(best, mass, found, at, there, dims, best_ptr, mass_ptr, found_ptr, DEPTH: tl.constexpr):  # type: ignore[no-untyped-def]
+def added(best, mass, found, at, there, dims, best_ptr, mass_ptr, found_ptr, DEPTH: tl.constexpr):
     """One more part, added to what is known of some heads."""
     theirs = tl.load(best_ptr + at, mask=there, other=LOWEST)
     weighed = tl.load(mass_ptr + at, mask=there, other=0.0)
@@ -305,7 +308,7 @@ def attention(
 
 def pieces_of(width: int, cut: Cut, own: bool) -> int:
     """The pieces of a table of so many pages, and one for the block's own rows."""
-    return triton.cdiv(width * PAGE, cut.piece) + own
+    return -(-width * PAGE // cut.piece) + own
 
 
 def parts_of(rows: int, heads: int, depth: int, pieces: int, device: torch.device) -> Parts:

@@ -45,19 +45,19 @@ class Law(NamedTuple):
 
 
 @triton.jit
-def cleaned(x):  # type: ignore[no-untyped-def]
+def cleaned(x):
     """NaN is impossible, and infinity the largest number."""
     return tl.minimum(tl.where(x == x, x.to(tl.float32), float("-inf")), HIGHEST)
 
 
 @triton.jit
-def weight(x, best, rate):  # type: ignore[no-untyped-def]
+def weight(x, best, rate):
     """Of cleaned logits; a row without any possible id is flat."""
     return (tl.exp2(tl.where(x == best, 0.0, x - best) * rate) * WHOLE).to(tl.int64)
 
 
 @triton.jit
-def logit_of(found):  # type: ignore[no-untyped-def]
+def logit_of(found):
     """The logit of an entry."""
     bits = (found >> 32).to(tl.int32)
     return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
@@ -66,7 +66,7 @@ def logit_of(found):  # type: ignore[no-untyped-def]
 @triton.jit
 def above(
     row_ptr, cut, best, rate, first, second, third, WEIGHED: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr
-):  # type: ignore[no-untyped-def]
+):
     """Of the ids down to `cut`: how many there are from each of three entries on, and what they weigh."""
     lanes, none, zeros = tl.arange(0, BLOCK), tl.zeros([BLOCK], tl.int32), tl.zeros([BLOCK], tl.int64)
     n1, n2, n3, w1, w2, w3 = none, none, none, zeros, zeros, zeros
@@ -90,7 +90,7 @@ def above(
 @triton.jit
 def search(
     row_ptr, cut, highest, many, best, rate, goal, WEIGHED: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr
-):  # type: ignore[no-untyped-def]
+):
     """The highest entry from which on, of `many` ids down to `cut`, there are `goal`, or as many as weigh that."""
     low, high, few = cut, highest + 1, many * 0  # ids from low on are enough, those from high on are not
     searching = many > 1
@@ -133,7 +133,7 @@ def law_kernel(
     total_ptr,
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     row = tl.program_id(0).to(tl.int64)
     row_ptr, lanes = logits_ptr + row * stride, tl.arange(0, BLOCK)
     highest, least = tl.full([BLOCK], NOTHING, tl.int64), tl.full([BLOCK], HIGHEST, tl.float32)
@@ -222,7 +222,8 @@ def entries_of(x: Tensor) -> Tensor:
 def weights_of(x: Tensor, best: Tensor, rate: Tensor) -> Tensor:
     """The weights, int64 [R, V], of cleaned logits."""
     away = torch.where(x == best[:, None], 0.0, x - best[:, None])
-    return ((away * rate[:, None]).exp2() * WHOLE.value).long()
+    weights: Tensor = (away * rate[:, None]).exp2() * WHOLE.value
+    return weights.long()
 
 
 def probabilities(logits: Tensor, law: Law) -> Tensor:

@@ -48,7 +48,7 @@ def selector_kernel(
     PAIRED: tl.constexpr,
     LANES: tl.constexpr,
     DIMS: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     block = tl.program_id(0).to(tl.int64)
     lanes, dims = tl.arange(0, LANES), tl.arange(0, DIMS)
     real = lanes < COUNT
@@ -94,7 +94,7 @@ def slot_of(
     PAIRED: tl.constexpr,
     LANES: tl.constexpr,
     DIMS: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     """The candidates of a slot, their logits, what joins their codes with those in front, and their codes."""
     lanes, dims = tl.arange(0, LANES), tl.arange(0, DIMS)
     real, inside = lanes < COUNT, dims < RANK

@@ -22,7 +22,7 @@ NOTHING = tl.constexpr(-(2**63))  # below every entry
 
 
 @triton.jit
-def ordered(x):  # type: ignore[no-untyped-def]
+def ordered(x):
     """An int64 that grows with the logit, and is a multiple of 2^32; NaN counts as impossible."""
     x = tl.where(x == x, x, float("-inf"))
     bits = tl.where(x == 0, 0.0, x).to(tl.int32, bitcast=True)
@@ -30,13 +30,13 @@ def ordered(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def entry(x, ids):  # type: ignore[no-untyped-def]
+def entry(x, ids):
     """The same, and among equals it grows with falling id."""
     return ordered(x) | (0xFFFFFFFF - ids.to(tl.int64))
 
 
 @triton.jit
-def id_of(found):  # type: ignore[no-untyped-def]
+def id_of(found):
     return (0xFFFFFFFF - (found & 0xFFFFFFFF)).to(tl.int32)
 
 
@@ -49,7 +49,7 @@ def groups_kernel(
     GROUP: tl.constexpr,
     COLUMNS: tl.constexpr,
     STEP: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     row, block = tl.program_id(1).to(tl.int64), tl.program_id(0)
     columns = tl.arange(0, COLUMNS)
     best = tl.full([COLUMNS], NOTHING, tl.int64)
@@ -74,7 +74,7 @@ def pick_kernel(
     COLUMNS: tl.constexpr,
     COUNT: tl.constexpr,
     LANES: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     row = tl.program_id(0).to(tl.int64)
     at, lanes = tl.arange(0, BLOCK), tl.arange(0, LANES)
     heads = tl.topk(tl.load(groups_ptr + row * GROUPS + at, mask=at < GROUPS, other=NOTHING), LANES)
@@ -90,7 +90,7 @@ def pick_kernel(
 
 
 @triton.jit
-def argmax_kernel(groups_ptr, ids_ptr, GROUPS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def argmax_kernel(groups_ptr, ids_ptr, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
     row, at = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     best = tl.max(tl.load(groups_ptr + row * GROUPS + at, mask=at < GROUPS, other=NOTHING), 0)
     tl.store(ids_ptr + row, id_of(best))

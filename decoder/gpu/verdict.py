@@ -22,7 +22,7 @@ from .audit import Case
 from .law import BLOCK, Law, cleaned, probabilities, weight
 from .top import entry
 
-WARPS = 8
+WARPS = 4
 
 
 class Verdicts(NamedTuple):
@@ -54,7 +54,7 @@ class Uniforms(NamedTuple):
 @triton.jit
 def matched_kernel(
     chosen_ptr, first_ptr, tokens_ptr, accepted_ptr, token_ptr, SLOTS: tl.constexpr, LANES: tl.constexpr
-):  # type: ignore[no-untyped-def]
+):
     sample, lanes = tl.program_id(0).to(tl.int64), tl.arange(0, LANES)
     first = tl.load(first_ptr + sample)
     count = tl.load(first_ptr + sample + 1) - first - 1
@@ -70,7 +70,7 @@ def matched_kernel(
 @triton.jit
 def drawn(
     row_ptr, best, rate, cut, floor, mass, u, ids, taken, WIDTH: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr
-):  # type: ignore[no-untyped-def]
+):
     """The lowest id v with u < P(id <= v), where `taken` [COUNT] of the weights of `ids` is missing; `mass` is left."""
     lanes, places = tl.arange(0, BLOCK), tl.arange(0, COUNT)
     goal = tl.minimum((u * mass.to(tl.float64)).to(tl.int64), mass - 1)
@@ -116,7 +116,7 @@ def judge_kernel(
     LANES: tl.constexpr,
     COUNT: tl.constexpr,
     BLOCK: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     sample, lanes, places = tl.program_id(0).to(tl.int64), tl.arange(0, LANES), tl.arange(0, COUNT)
     first = tl.load(first_ptr + sample).to(tl.int64)
     count = (tl.load(first_ptr + sample + 1) - first - 1).to(tl.int32)
@@ -173,7 +173,7 @@ def draw_kernel(
     token_ptr,
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     row = tl.program_id(0).to(tl.int64)
     best, rate = tl.load(best_ptr + row), tl.load(rate_ptr + row)
     cut, floor, mass = tl.load(cut_ptr + row), tl.load(floor_ptr + row), tl.load(total_ptr + row)
@@ -266,13 +266,9 @@ def judge_torch(
         tokens, ids, q = (side[sample, : end - begin - 1].tolist() for side in drafted)
         laws = tuple(CompactLaw(tuple(known), tuple(theirs)) for known, theirs in zip(ids, q, strict=True))
         kinds = Purpose.ACCEPT, Purpose.RESIDUAL, Purpose.BONUS
-        numbers = dict(zip(kinds, (side[sample].tolist() for side in uniforms), strict=True))
-        found = verify.verify(
-            Rule.RATIO,
-            lambda slot, begin=begin: p[begin + slot],
-            Proposal(tuple(tokens), laws),
-            lambda purpose, slot, numbers=numbers: numbers[purpose][slot],
-        )
+        numbers = {(kind, slot): u for kind, x in zip(kinds, uniforms, strict=True) for slot, u in enumerate(x[sample])}
+        rows, proposal = p[begin:end], Proposal(tuple(tokens), laws)
+        found = verify.verify(Rule.RATIO, rows.__getitem__, proposal, lambda *key: float(numbers[key]))  # noqa: B023
         out.accepted[sample], out.token[sample] = found.accepted, found.token
     return out
 
