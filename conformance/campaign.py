@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 from zlib import crc32
 
 from specqual.contract import Request, Sampling
@@ -12,8 +11,8 @@ from specqual.contract import Request, Sampling
 from .compare import RECURRENT, compare
 from .drive import NotOffered, guarded
 from .evidence import Case, Evidence, Guard
-from .generators import PAGE
-from .history import CHUNKS, Cast, Step, cast_of, told
+from .generators import PAGE, sizes
+from .history import Cast, Step, cast_of, told
 from .lab import Lab
 from .machine import Stage, draw
 from .origin import explained, origin
@@ -48,10 +47,7 @@ class Campaign:
 
     def __post_init__(self) -> None:
         self.twin = self.lab.twin
-        with self.twin.fresh() as decoder:
-            lags = (0, 1) if takes(decoder, lag=1) else (0,)
-            chunks = tuple(size for size in CHUNKS if takes(decoder, chunk=size))
-        self.stage = Stage(cast_of(self.lab), self.lab.longest, lags, chunks)
+        self.stage = Stage(cast_of(self.lab), self.lab.longest, self.twin.sizes)
 
     def play(self, steps: Steps, cast: Cast | None = None) -> Story:
         """Play a history on a decoder of its own, and compare it with the twin."""
@@ -76,9 +72,13 @@ class Campaign:
     @cached_property
     def gradual(self) -> bool:
         """Whether a prompt of more than a chunk can be seen half filled behind a tick."""
-        request = Request(prompt=(self.stage.cast[0].prompt[0],) * (2 * PAGE + 5), max_tokens=2)
+        if not self.twin.sizes.chunks:
+            return False
+        chunk = self.twin.sizes.chunk(PAGE)
+        length, budget = sizes(self.lab, 2 * chunk + 5, 2)
+        request = Request(prompt=(self.stage.cast[0].prompt[0],) * length, max_tokens=budget)
         with self.twin.fresh() as decoder:
-            guarded("schedule", lambda: decoder.schedule(chunk=PAGE))
+            guarded("schedule", lambda: decoder.schedule(chunk=chunk))
             request_id = guarded("submit", lambda: decoder.submit(request))
             guarded("step", decoder.step)
             state = look(decoder, request_id, 0)
@@ -87,7 +87,7 @@ class Campaign:
     @cached_property
     def lagging(self) -> bool:
         """Whether the decoder takes a commit lag."""
-        return 1 in self.stage.lags
+        return 1 in self.twin.sizes.lags
 
     def owning(self) -> None:
         """Raise NotOffered where there is nothing to account for."""
@@ -166,6 +166,7 @@ def case_of(story: Story, chapter: str) -> Case:
         "rules": len(steps),
         "comparisons": story.comparisons,
         "largest": story.largest,
+        "ties": story.counts["ties"],
         "difference": seen,
     }
 
@@ -176,21 +177,10 @@ def allowed(lab: Lab, steps: Steps) -> Steps:
     for step in steps:
         if step.verb == "submit" and kept and not lab.has("batches"):
             kept.append(Step("drain"))
-        dropped = (step.verb == "set_lag" and not lab.has("lag")) or (step.verb == "chunk" and not lab.has("chunks"))
+        dropped = (step.verb == "set_lag" and not lab.has("lag")) or (
+            step.verb == "chunk" and not (lab.has("chunks") and lab.twin.sizes.chunks)
+        )
         lengths = lab.has("unequal-drafts") and (step.amount or lab.has("silent-rounds"))
         if not dropped and (step.verb != "draft" or lengths):
-            kept.append(step)
+            kept.append(replace(step, amount=lab.twin.sizes.chunk(step.amount)) if step.verb == "chunk" else step)
     return tuple(kept)
-
-
-def takes(decoder: Any, **sizes: int) -> bool:
-    """Whether the decoder follows this schedule; a ValueError says that it has no such thing."""
-
-    def ask() -> bool:
-        try:
-            decoder.schedule(**sizes)
-        except ValueError:
-            return False
-        return True
-
-    return guarded("schedule", ask)

@@ -10,9 +10,11 @@ from specqual.contract import FinishReason, Round, State
 from .drive import NotOffered
 from .generators import edges
 from .kinds import parting
+from .kinds.values import excused
 from .lab import Lab
 from .looks import Look
 from .player import Played, Player, Unlike
+from .ties import tie_of
 from .twin import Ids, Twin
 
 RECURRENT = (".state", ".conv")
@@ -156,7 +158,7 @@ def shapes(player: Player, one: Played) -> None:
             player.counts["undrafted behind an acceptance"] += silent and before.accepted > 0
             player.counts["drafted behind undrafted"] += silent and bool(behind.proposals)
     player.counts["prompts begun before"] += one.warm is not None
-    if one.warm is not None and one.rounds and one.disturbed is None:
+    if one.warm is not None and one.rounds and one.disturbed is None and player.size is not None:
         player.counts["prefix hits"] += one.rounds[0].target_forwards < -(-len(one.request.prompt) // player.size)
 
 
@@ -256,11 +258,8 @@ def tied(player: Player, one: Played) -> tuple[str, Any, Any] | None:
     for sample, said in enumerate(one.samples):
         full = list(alone.samples[sample])
         wanted = full if one.cancelled is None else full[: len(said)]
-        place = parting(wanted, said)
-        if place is not None:
-            judged = player.lab.judge.judge(one.request, said[: place + 1])
-            logprob = judged.logprob[place] if place < len(judged.logprob) else None
-            if logprob is None or judged.best[place] - logprob > player.lab.envelope():
+        if parting(wanted, said) is not None:
+            if not excused(tie_of(player.lab, one.request, wanted, said)):
                 return f"output of sample {sample}", wanted, said
             player.counts["ties"] += 1
         elif len(wanted) != len(said):

@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from specqual.contract import Request
 
-from .history import CHUNKS, Step, family_of
+from .history import Step, family_of
+from .sizes import Sizes
 
 RULES = 63  # of one history, at most; Hypothesis leaves some out, and at least 50 shall run
 DRAWN = 200  # histories drawn, until one is worth playing
@@ -24,12 +25,11 @@ FILLING = 4  # ticks that a prompt may take, roughly
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What the rules choose from. `lags` and `chunks` are those that the decoder takes."""
+    """What the rules choose from; `sizes` are those that the decoder takes."""
 
     cast: tuple[Request, ...]
     longest: int  # K
-    lags: tuple[int, ...] = (0, 1)
-    chunks: tuple[int, ...] = CHUNKS
+    sizes: Sizes
 
 
 class Machine(RuleBasedStateMachine):
@@ -135,7 +135,8 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data())
     def schedule(self, data: st.DataObject) -> None:
         """Another chunk, or another lag."""
-        choices = [("chunk", size) for size in self.stage.chunks] + [("set_lag", size) for size in self.stage.lags] * 2
+        sizes = self.stage.sizes
+        choices = [("chunk", size) for size in sizes.chunks] + [("set_lag", size) for size in sizes.lags] * 2
         verb, amount = data.draw(st.sampled_from(choices))
         self.write(verb, amount=amount)
 

@@ -10,7 +10,7 @@ from specqual.contract import Finished, Proposal, Refused, Request, Round, Scrip
 
 from .drive import DecoderError, NotOffered, guarded
 from .generators import usable
-from .history import CHUNKS, Step, name
+from .history import Step, name
 from .lab import Lab
 from .looks import Look, latest, noted
 from .ownership import Books
@@ -78,7 +78,7 @@ class Player:
     largest: float = 0.0  # difference of a number of a state from the twin's
     place: int = 0
     lag: int = 0
-    size: int = CHUNKS[0]  # chunk
+    size: int | None = None  # chunk; None where none is taken
     drafted: set[bool] = field(default_factory=set)  # whether the rounds committed in the last tick had drafts
     own: bool = True  # drafts came from the configured drafter at its own length, all the time
     _script: int | None = None  # what the script in force counts
@@ -86,7 +86,9 @@ class Player:
 
     def __post_init__(self) -> None:
         self.books = Books(self)
-        guarded("schedule", lambda: self.decoder.schedule(chunk=self.size))
+        if self.twin.sizes.chunks:
+            self.size = self.twin.sizes.chunks[0]
+            guarded("schedule", lambda: self.decoder.schedule(chunk=self.size))
 
     def play(self, steps: Sequence[Step]) -> None:
         """Every step, and then whatever brings all requests to their end."""

@@ -102,6 +102,7 @@ REASONS = (
     _reason("speculation cannot be switched off: .*", "GE-2 SMP-7"),
     _reason("the decoder does not follow the draft length that it is given", "GE-3"),
     _reason("the decoder owns nothing between rounds: .*", "RES-1 RES-3"),
+    _reason("the decoder takes no prefill chunk that it was asked for", "SCH-3"),
     _reason("the decoder has no kernels: .*", "NUM-6 NUM-7 NUM-8 NUM-9"),
     _reason("the decoder has no (?:linear|attention) kernel of its own", "NUM-6 NUM-8"),
     _reason("the decoder loads no quantised target: .*", "NUM-1 NUM-2"),

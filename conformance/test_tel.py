@@ -6,7 +6,6 @@ from dataclasses import replace
 from random import Random
 
 from specqual.conformance.acceptance import judged
-from specqual.conformance.campaign import takes
 from specqual.conformance.chapter import clause
 from specqual.conformance.drafter import DraftTwin
 from specqual.conformance.draws import slack_of
@@ -15,6 +14,7 @@ from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import basic_requests, greedy_requests
 from specqual.conformance.lab import Lab, scheduled, scripted
 from specqual.conformance.scripts import Pattern, continuation, greedy_patterns, sampled
+from specqual.conformance.sizes import takes
 from specqual.conformance.telemetry import cancelling, charged, counted, joined, moved, roles, told
 from specqual.conformance.ties import tie_of
 from specqual.conformance.walk import walk

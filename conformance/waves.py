@@ -10,13 +10,13 @@ from typing import Any
 
 from specqual.contract import Proposal, Refused, Request, Schedulable, ScriptContext, Scripted, Tokens, Traced
 
-from .campaign import takes
 from .compare import tale
 from .drive import DecoderError, NotOffered, guarded
 from .evidence import Case, Evidence, Guard, decide
 from .history import Cast, name, told
 from .lab import Lab
 from .shrink import Steps, shrink
+from .sizes import takes
 from .ties import tie_of
 from .verdicts import Verdict
 
