@@ -177,10 +177,12 @@ def allowed(lab: Lab, steps: Steps) -> Steps:
     for step in steps:
         if step.verb == "submit" and kept and not lab.has("batches"):
             kept.append(Step("drain"))
-        dropped = (step.verb == "set_lag" and not lab.has("lag")) or (
-            step.verb == "chunk" and not (lab.has("chunks") and lab.twin.sizes.chunks)
-        )
+        wanted = {
+            "set_lag": lab.has("lag"),
+            "bucket": lab.has("buckets"),
+            "chunk": lab.has("chunks") and bool(lab.twin.sizes.chunks),
+        }
         lengths = lab.has("unequal-drafts") and (step.amount or lab.has("silent-rounds"))
-        if not dropped and (step.verb != "draft" or lengths):
+        if wanted.get(step.verb, True) and (step.verb != "draft" or lengths):
             kept.append(replace(step, amount=lab.twin.sizes.chunk(step.amount)) if step.verb == "chunk" else step)
     return tuple(kept)

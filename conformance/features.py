@@ -40,6 +40,8 @@ FEATURES = _table(
     ("prefixes", "prompts that begin as an earlier one", "RES-2"),
     ("lag", "a commit lag of one tick", "SCH-1 SCH-2 CXL-2"),
     ("chunks", "chunk sizes that change", "SCH-1"),
+    ("buckets", "padding buckets that change", "SCH-1"),
+    ("crowds", "many requests at once, then few, then many", "GRF-7"),
     ("preempted-while-waiting", "preemption before a request's first round", "SCH-2"),
     ("preempted-while-being-filled", "preemption between two chunks of a prompt", "SCH-2"),
     ("preempted-behind-a-round", "preemption between two rounds", "SCH-2"),

@@ -171,7 +171,7 @@ FORMS: Mapping[str, Form] = {
     "GRF-4": _form("values", 2, always="ticks with"),
     "GRF-5": _form("values", 2, always="ticks with"),
     "GRF-6": _form("values", 1, always="captures"),
-    "GRF-7": _form("values", 2),
+    "GRF-7": _form("values", 2, always="batches grown past"),
     "TEL-1": _form("values", 4, always="cancelled"),
     "TEL-2": _form("values", 2),
     "TEL-3": _form("values", 2, placed="accepted tokens, correction tokens, bonus tokens"),

@@ -7,6 +7,7 @@ compared and shrunk as plain data, so that a failure can be told in words and lo
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from random import Random
 
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ RULES = 63  # of one history, at most; Hypothesis leaves some out, and at least 
 DRAWN = 200  # histories drawn, until one is worth playing
 AT_ONCE = 6  # submissions that may wait for each other
 FILLING = 4  # ticks that a prompt may take, roughly
+PADDED = 6  # changes of the padding bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +174,16 @@ def draw(stage: Stage, number: int) -> tuple[Step, ...]:
     try:
         run_state_machine_as_test(seed(number)(Numbered), settings=limits)
     except _Drawn as drawn:
-        return drawn.steps
+        return padded(drawn.steps, stage.sizes.buckets, Random(number))
     raise AssertionError(f"none of {DRAWN} drawn histories is worth playing")
+
+
+def padded(steps: Sequence[Step], buckets: Sequence[int], chance: Random) -> tuple[Step, ...]:
+    """The history with another padding bucket now and then; nothing else of it depends on that."""
+    found = list(steps)
+    for place in sorted(chance.sample(range(1, len(steps)), PADDED), reverse=True) if buckets else ():
+        found.insert(place, Step("bucket", amount=chance.choice(buckets)))
+    return tuple(found)
 
 
 def worthwhile(steps: Sequence[Step]) -> bool:

@@ -214,6 +214,11 @@ class Player:
         self.size = step.amount
         self.disturb()
 
+    def bucket(self, step: Step) -> None:
+        guarded("schedule", lambda: self.decoder.schedule(bucket=step.amount))
+        self.counts["buckets changed under way"] += any(one.live for one in self.played)
+        self.disturb()
+
     def set_lag(self, step: Step) -> None:
         guarded("schedule", lambda: self.decoder.schedule(lag=step.amount))
         self.lag = step.amount

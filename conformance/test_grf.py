@@ -141,14 +141,17 @@ def test_oscillation_captures_nothing_anew(lab: Lab) -> Evidence:
 
 
 def drawn(lab: Lab, number: int) -> Scene:
-    """Waves by chance; every second scene leaves draft lengths alone, so that whole rounds can be compared."""
-    chance, count = lab.random(f"GRF-7/{number}"), min(6, most(lab))
+    """Waves by chance, small and large ones in turn; every second scene leaves draft lengths alone, so that whole
+    rounds can be compared."""
+    chance, room = lab.random(f"GRF-7/{number}"), most(lab)
+    count = min(6, room)
+    waves = [1, 2, 3, -(-room // 2), -(-room // 2), room] if lab.has("crowds") else [1] * 6
     lengths, budgets = (
         [chance.choice(sizes) for _ in range(count)] for sizes in ((1, 3, 15, 17, 33), (1, 2, 7, 16, 21))
     )
     steps = [bucket(chance.choice((SMALL, LARGE)))]
-    for _ in range(6):
-        steps += submits(*chance.sample(range(count), chance.randint(1, count // 2)))
+    for size in chance.sample(waves, len(waves)):
+        steps += submits(*chance.choices(range(count), k=min(size, room)))
         steps += [Step("draft", amount=chance.randint(0, lab.longest))] * (number % 2 and chance.random() < 0.7)
         steps += [bucket(chance.choice((1, SMALL, LARGE)))] * (chance.random() < 0.4)
         steps += [STEP] * chance.randint(1, 3)
@@ -158,4 +161,6 @@ def drawn(lab: Lab, number: int) -> Scene:
 @clause("GRF-7")
 def test_any_waves_say_the_same(lab: Lab) -> Evidence:
     count = 12 if lab.thorough else 2
-    return evidence_of(lab, [drawn(lab, number) for number in range(count)], [])
+    half = -(-most(lab) // 2)
+    guards = [(f"batches grown past {half} requests", 2)]
+    return evidence_of(lab, [drawn(lab, number) for number in range(count)], guards)

@@ -13,6 +13,7 @@ from specqual.conformance.lab import Lab
 def test_preempted_and_rescheduled_requests_of_a_history_say_the_same(lab: Lab) -> Evidence:
     lags = ["ticks with a round in flight"] if lab.campaign.lagging else []
     chunks = ["chunks changed under way"] if len(lab.twin.sizes.chunks) > 1 else []
+    chunks += ["buckets changed under way"] if lab.twin.sizes.buckets else []
     hazards = ["preempted", "resumed", *chunks, *lags, *drafts(lab)]
     return lab.campaign.evidence("SCH", hazards)
 

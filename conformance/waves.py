@@ -44,6 +44,7 @@ class Waves:
     cast: Sequence[Request]
     served: list[Served] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    live: int = 0  # requests in the last tick
     own: bool = True  # drafts came from the configured drafter at its own length, all the time
 
     def play(self, steps: Steps) -> None:
@@ -95,6 +96,9 @@ class Waves:
     def tick(self, place: int) -> None:
         live = sum(one.ended is None for one in self.served)
         self.counts[f"ticks with {live} requests"] += 1
+        for size in range(self.live, live):
+            self.counts[f"batches grown past {size} requests"] += 1
+        self.live = live
         known = {one.request_id: one for one in self.served}
         for event in guarded("step", self.decoder.step):
             one = known.get(event.request_id)
