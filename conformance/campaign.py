@@ -8,7 +8,7 @@ from zlib import crc32
 
 from specqual.contract import Request, Sampling
 
-from .compare import RECURRENT, compare
+from .compare import compare
 from .drive import NotOffered, guarded
 from .evidence import Case, Evidence, Guard
 from .generators import PAGE, sizes
@@ -16,8 +16,10 @@ from .history import Cast, Step, cast_of, told
 from .lab import Lab
 from .machine import Stage, draw
 from .origin import explained, origin
-from .player import Player, Unlike
+from .played import Unlike
+from .player import Player
 from .shrink import Steps, shrink
+from .states import recurrent
 from .twin import Twin, look
 
 
@@ -67,7 +69,7 @@ class Campaign:
         request = self.stage.cast[0]
         self.twin.plain(replace(request, max_tokens=2, sampling=Sampling(), n=1))
         state = next(iter(self.twin.states([request.prompt]).values()))
-        return any(name.endswith(RECURRENT) for name in state.tensors)
+        return bool(recurrent(state.tensors))
 
     @cached_property
     def gradual(self) -> bool:

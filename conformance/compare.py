@@ -1,9 +1,7 @@
 """A played history against the twin: states equal a replay of the tokens, outputs and rounds a request alone."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
-
-import torch
 
 from specqual.contract import FinishReason, Round, State
 
@@ -13,11 +11,12 @@ from .kinds import parting
 from .kinds.values import excused
 from .lab import Lab
 from .looks import Look
-from .player import Played, Player, Unlike
+from .played import Played, Unlike
+from .player import Player
+from .states import first_difference, largest, recurrent, rows
 from .ties import tie_of
 from .twin import Ids, Twin
 
-RECURRENT = (".state", ".conv")
 ORDER_ONE = 0.1  # a tolerance beyond this is as large as the numbers of a state are
 DECIDED = {"draft", "selector"}  # policies that may give a round other drafts among neighbours than alone
 
@@ -95,48 +94,6 @@ def unlike_states(one: Played, seen: Look, expected: State, tolerance: float) ->
         first = next(first_difference(wanted, actual, seen.state.positions, expected.positions, tolerance), None)
         if first is not None:
             yield Unlike(chapter, seen.place, f"{where}: {first[0]}", *first[1:], tolerance)
-
-
-def rows(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: tensor for name, tensor in sorted(tensors.items()) if not name.endswith(RECURRENT)}
-
-
-def recurrent(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: tensor for name, tensor in sorted(tensors.items()) if name.endswith(RECURRENT)}
-
-
-def first_difference(
-    expected: Mapping[str, torch.Tensor],
-    actual: Mapping[str, torch.Tensor],
-    positions: Mapping[str, Sequence[int]],
-    wanted: Mapping[str, Sequence[int]],
-    tolerance: float,
-) -> Iterator[tuple[str, Any, Any]]:
-    """What is different, and both values; nothing where no number differs by more than the tolerance."""
-    if list(expected) != list(actual):
-        yield "names of tensors", list(expected), list(actual)
-        return
-    for name, tensor in expected.items():
-        mine, theirs = list(wanted.get(name, ())), list(positions.get(name, ()))
-        if mine != theirs:
-            yield f"positions of {name}", mine, theirs
-        elif tensor.shape != actual[name].shape:
-            yield f"shape of {name}", list(tensor.shape), list(actual[name].shape)
-        else:
-            off = (tensor.double() - actual[name].double()).abs().flatten(1) if tensor.numel() else torch.zeros(0, 1)
-            bad = ~(off <= tolerance)  # so that NaN differs
-            if bad.any():
-                row = int(bad.any(1).nonzero()[0])
-                column = int(bad[row].nonzero()[0])
-                at = f", position {mine[row]}" if mine else ""
-                values = (float(side.flatten(1)[row, column]) for side in (tensor, actual[name]))
-                yield (f"{name} row {row}{at}", *values)
-
-
-def largest(expected: Mapping[str, torch.Tensor], actual: Mapping[str, torch.Tensor]) -> float:
-    """The largest difference of any number; zero where nothing can be compared."""
-    pairs = [(tensor, actual[name]) for name, tensor in expected.items() if name in actual and tensor.numel()]
-    return max((float((a.double() - b.double()).abs().max()) for a, b in pairs if a.shape == b.shape), default=0.0)
 
 
 def shapes(player: Player, one: Played) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 
 from specqual.contract import Finished, Proposal, Request, ScriptContext, Tokens
 
-from .compare import first_difference, largest, tolerance_of
+from .compare import tolerance_of
 from .drive import DecoderError, guarded
 from .evidence import Case
 from .kinds.values import excused
 from .lab import Lab
 from .scripts import allowed
+from .states import first_difference, largest
 from .ties import tie_of
 from .twin import look
 
