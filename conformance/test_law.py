@@ -1,39 +1,35 @@
 """LAW: sampled output has the target's law, decided exactly wherever the decoder lets a tape in."""
 
-import json
 from dataclasses import replace
-from itertools import product
 from math import inf
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from hypothesis import strategies as st
 
 from specqual import fixtures, reference
 from specqual.conformance.blackbox import BATCH, Watched, gather
+from specqual.conformance.cells import Exploration
 from specqual.conformance.chapter import clause
 from specqual.conformance.contexts import drafter_of, telling
 from specqual.conformance.draws import PARAMETERS, case_of, counted, slack_of
 from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import laws, prompt, smallest
-from specqual.conformance.hazards import parameters, speculation, traced
-from specqual.conformance.joint import DRAFTERS, LAWS, path_law, table_law
+from specqual.conformance.hazards import parameters, speculation
 from specqual.conformance.judge import Judge
-from specqual.conformance.kinds import leans
+from specqual.conformance.kinds import cells, leans
 from specqual.conformance.lab import Lab, scripted, taped
 from specqual.conformance.longlaw import Leans, case, listen
 from specqual.conformance.origin import explained, served_again
 from specqual.conformance.rounding import number
 from specqual.conformance.scripts import SHAPES, sampled
 from specqual.conformance.tapes import Edges
-from specqual.conformance.verdicts import Profile
+from specqual.conformance.verdicts import Profile, Verdict
+from specqual.conformance.wholelaw import guards, scripted_cases, tabled
 from specqual.contract import (
     Method,
     Proposal,
     Request,
-    Round,
     Rule,
     Sampling,
     ScriptContext,
@@ -183,26 +179,15 @@ def test_sampled_output_equals_the_references_on_the_same_tape(lab: Lab) -> Evid
 
 @clause("LAW-5")
 def test_the_whole_transaction_has_the_targets_law_exactly(lab: Lab) -> Evidence:
-    rule, cases, rounds = rule_of(lab), [], list[Round]()
-    with TemporaryDirectory() as folder:
-        config = {"model_type": "specqual_table", "vocab_size": 4, "context": 1}
-        laws = {suffix: numbers.split() for suffix, numbers in LAWS.items()}
-        (Path(folder) / "config.json").write_text(json.dumps(config | {"laws": laws}))
-        decoder = lab.tiny(target=Path(folder), draft=None, draft_length=2, dtype=None)
-        lab.require("Scripted", "Taped", decoder=decoder)
-        request = Request(prompt=(3,), max_tokens=8, sampling=Sampling(temperature=1.0))
-        right = target_law(lambda prefix: np.array(table_law(LAWS, prefix[-1] if prefix else 3), object), 3)
-        for (name, q), drafts in product(DRAFTERS.items(), (2, 1)):  # a single draft brings the bonus into the three
-            joint, seen = path_law(decoder, request, q, 3, drafts)
-            rounds += seen
-            expected, actual = (
-                [[list(tokens), str(mass)] for tokens, mass in sorted(found.items())] for found in (right, joint)
-            )
-            what = f"{rule}, q {name}, {drafts} drafts: joint law of three tokens"
-            cases.append({"what": what, "expected": expected, "actual": actual})
-    accepted, rejected = sum(r.accepted > 0 for r in rounds), sum(r.accepted < len(r.proposals) for r in rounds)
-    hazards = {"acceptances": accepted, "rejections": rejected} if decoder.claims.limits.max_draft else {}
-    return Evidence("values", cases, [traced(lab, hazard, seen) for hazard, seen in hazards.items()])
+    rule, cases, found = rule_of(lab), list[Case](), list[Exploration]()
+    with tabled(lab) as decoder:
+        for case, one in scripted_cases(lab, rule, decoder):
+            cases.append(case)
+            found.append(one)
+            if cells.decide([case]).verdict is Verdict.VIOLATED:
+                break  # the cells of a wrong law are many, and one is enough
+    hazards = guards(lab, found) if decoder.claims.limits.max_draft else []
+    return Evidence("cells", cases, hazards)
 
 
 @clause("LAW-6")
