@@ -170,7 +170,7 @@ def test_the_law_of_three_tokens_is_exact_while_the_load_decides_the_draft_lengt
     (tmp_path / "config.json").write_text(json.dumps(config))
     request, p, lengths = Request(prompt=(3,), max_tokens=4, sampling=WARM), table(LAWS, 3), set[int]()
     for (others, q), options in product(
-        ((0, "narrow"), (1, "narrow"), (2, "narrow"), (1, "equal")), ({"draft_tokens": 5}, {"draft_context": 2})
+        ((0, "narrow"), (1, "narrow"), (2, "narrow")), ({"draft_tokens": 5}, {"draft_context": 2})
     ):
         decoder = make(Setup(target=tmp_path, draft_length=2, rule=rule, options=options))
         found = code_law(Crowded(decoder, others), request, rule, p, Script(DRAFTERS[q], 2))

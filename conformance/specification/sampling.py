@@ -41,9 +41,9 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "The law of the whole transaction is the target's: joint law of the next tokens, exactly.",
         "Scripted Taped",
-        "every cell of the numbers of the real code, on a target with rational laws: each edge probed on both sides by the "
-        "nearest doubles, looked for by bisection where it is elsewhere; volumes sum to one, the law is right within "
-        "1e-12 and nothing impossible comes for any number; several drafted rounds, two samples of a request",
+        "every cell of the numbers of the real code, on a target with rational laws: each edge probed on both sides by "
+        "the nearest doubles, looked for by bisection where it is elsewhere; volumes sum to one, the law is right "
+        "within 1e-12 and nothing impossible comes for any number; several drafted rounds, two samples of a request",
         "K02 K03 K04 K05; draft lengths that look at the drafted token; a comparison that is not strict",
     ),
     (
