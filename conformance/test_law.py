@@ -1,6 +1,7 @@
 """LAW: sampled output has the target's law, decided exactly wherever the decoder lets a tape in."""
 
 from dataclasses import replace
+from itertools import chain
 from math import inf
 
 import numpy as np
@@ -10,7 +11,7 @@ from specqual import fixtures, reference
 from specqual.conformance.blackbox import BATCH, Watched, gather
 from specqual.conformance.cells import Exploration
 from specqual.conformance.chapter import clause
-from specqual.conformance.contexts import drafter_of, telling
+from specqual.conformance.contexts import TINY, TINY_DRAFTS, drafter_of, telling
 from specqual.conformance.draws import PARAMETERS, case_of, counted, slack_of
 from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
@@ -25,9 +26,8 @@ from specqual.conformance.rounding import number
 from specqual.conformance.scripts import SHAPES, sampled
 from specqual.conformance.tapes import Edges
 from specqual.conformance.verdicts import Profile, Verdict
-from specqual.conformance.wholelaw import guards, scripted_cases, tabled
+from specqual.conformance.wholelaw import drafted_cases, guards, scripted_cases, tabled
 from specqual.contract import (
-    Method,
     Proposal,
     Request,
     Rule,
@@ -41,14 +41,6 @@ from specqual.reference.law import law, stream_law, target_law
 from specqual.reference.rng import Counter
 from specqual.reference.tape import Recorded
 
-TINY_DRAFTS = {
-    Method.DFLASH: "nano/dense-dflash",
-    Method.DFLASH2: "nano/dense-dflash2",
-    Method.DFLASH_SELECTOR: "nano/dense-selector",
-    Method.DFLASH_CONV: "nano/dense-conv",
-    Method.MARKOV: "nano/dense-markov",
-    Method.ASSISTED: "nano/llama",
-}
 SHARP = {"temperature": 0.8, "top_k": 8}  # not one, so that temperatures of p and q cannot be confused
 PROMPTS, TRIED = 2, 64  # that a black box is asked, and that they are chosen from
 FEW = 3  # drafts of one scripted round: enough for a rejection in the middle, few enough to enumerate
@@ -181,13 +173,12 @@ def test_sampled_output_equals_the_references_on_the_same_tape(lab: Lab) -> Evid
 def test_the_whole_transaction_has_the_targets_law_exactly(lab: Lab) -> Evidence:
     rule, cases, found = rule_of(lab), list[Case](), list[Exploration]()
     with tabled(lab) as decoder:
-        for case, one in scripted_cases(lab, rule, decoder):
+        for case, one in chain(scripted_cases(lab, rule, decoder), drafted_cases(lab, rule)):
             cases.append(case)
             found.append(one)
             if cells.decide([case]).verdict is Verdict.VIOLATED:
                 break  # the cells of a wrong law are many, and one is enough
-    hazards = guards(lab, found) if decoder.claims.limits.max_draft else []
-    return Evidence("cells", cases, hazards)
+    return Evidence("cells", cases, guards(lab, found) if decoder.claims.limits.max_draft else [])
 
 
 @clause("LAW-6")
@@ -197,7 +188,7 @@ def test_the_law_of_sampled_tokens_is_the_targets_behind_telling_prompts(lab: La
         raise NotOffered("decided exactly by LAW-2 to LAW-5; statistics are for decoders without a tape")
     decoder, judge, draft, name = lab.decoder, lab.judge, lab.run.setup.draft, lab.run.setup.target.name
     if lab.claims.limits.vocab_size > 256:
-        name, method = "nano/dense", TINY_DRAFTS.get(lab.claims.method)
+        name, method = TINY, TINY_DRAFTS.get(lab.claims.method)
         draft = fixtures.path(method) if draft is not None and method is not None else None
         decoder = lab.tiny(target=fixtures.path(name), draft=draft)
         judge = Judge.of(fixtures.path(name))
