@@ -12,6 +12,7 @@ from specqual.conformance.blackbox import BATCH, Watched, gather
 from specqual.conformance.cells import Exploration
 from specqual.conformance.chapter import clause
 from specqual.conformance.contexts import TINY, TINY_DRAFTS, drafter_of, telling
+from specqual.conformance.coupling import partings
 from specqual.conformance.draws import PARAMETERS, case_of, counted, slack_of
 from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
@@ -54,6 +55,15 @@ def sampled_requests(lab: Lab, clause_id: str, tokens: int) -> list[Request]:
         ids = prompt(lab, chance, 4 + len(found))
         found.append(Request(prompt=ids, max_tokens=tokens, sampling=sampling, seed=seed))
     return found
+
+
+def coupled_requests(lab: Lab) -> list[Request]:
+    """Long sampled requests, every second one with two samples: some hundred tokens, or thousands in a thorough run."""
+    found = list[Request]()
+    for turn in range(4 if lab.thorough else 1):
+        found += sampled_requests(lab, f"LAW-4/{turn}", lab.effort.tokens)
+    several = lab.honours("n")
+    return [replace(request, n=2) if several and place % 2 else request for place, request in enumerate(found)]
 
 
 def rule_of(lab: Lab) -> Rule:
@@ -147,26 +157,34 @@ def test_sampled_output_equals_the_references_on_the_same_tape(lab: Lab) -> Evid
     if twin.claims.method != lab.claims.method or twin.claims.limits.max_draft != lab.longest:
         raise NotOffered("the reference decoder has no drafter like this one, so its drafts would differ")
     cases, answers, tape = list[Case](), list[Answer](), Counter()
-    for request in sampled_requests(lab, "LAW-4", lab.effort.span):
+    for request in coupled_requests(lab):
         for decoder in (twin, lab.decoder):
             with taped(decoder, tape):
                 answers.append(serve(decoder, [request])[0])
         expected, actual = ([list(ids) for ids in answer.samples] for answer in answers[-2:])
         cases.append({"what": f"seed {request.seed}, {request.sampling}", "expected": expected, "actual": actual})
-    apart = sum(case["expected"] != case["actual"] for case in cases)
+    apart = [place for place, case in enumerate(cases) if case["expected"] != case["actual"]]
+    told = {"tokens": sum(len(ids) for answer in answers[1::2] for ids in answer.samples)}
 
     def again(place: int) -> Case | None:
         with taped(lab.decoder, tape):
             return served_again(lab, lab.decoder, [answers[2 * place].request], number=tape.uniform)
 
     if not apart or number(lab.claims.dtype) is None or not isinstance(lab.decoder, Traced):
-        return explained(lab, Evidence("values", cases), again)
+        return explained(lab, Evidence("values", cases, notes=told), again)
     own = [
         case_of(lab, answer, tape.uniform, label=f"the decoder's own path, {answer.request.sampling}")
         for answer in answers[1::2]
     ]
-    notes = {"outputs that rounding leads away from the reference's": apart}
-    return explained(lab, Evidence("draws", own, notes=notes), again)
+    found = [
+        (place, one)
+        for place in apart
+        for one in partings(lab, answers[2 * place], answers[2 * place + 1], tape.uniform)
+    ]
+    for place, one in found:
+        own[place]["decisions"] += one.decisions
+    told["rounding leads away from the reference"] = [f"{cases[place]['what']}, {one}" for place, one in found]
+    return explained(lab, Evidence("draws", own, notes=told), again)
 
 
 @clause("LAW-5")

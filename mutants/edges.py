@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from specqual.contract import Decoder, Key, Purpose, Rule, Setup, Tape, Tokens
+from specqual.contract import CompactLaw, Decoder, Key, Purpose, Rule, Sampling, Setup, Tape, Tokens
 from specqual.reference import choice, decoder, transaction, verify
+from specqual.reference.choice import Array
 from specqual.reference.sampling import Law, draw
 from specqual.reference.transaction import Plan, Sample
 from specqual.reference.verify import Uniform, Verdict
@@ -77,6 +78,31 @@ def m03i(setup: Setup) -> Decoder:
     return borrowing(setup, borrow)
 
 
+def m03j(setup: Setup) -> Decoder:
+    """From position 20 on, a second sample's bonus takes the number of the last acceptance before it; its own is read
+    and thrown away. Shows in long outputs of several samples only."""
+    held: dict[int, float] = {}
+
+    def borrow(request_id: int) -> Borrow:
+        def taken(key: Key, u: float) -> float:
+            if key.purpose is Purpose.ACCEPT and key.sample == 1:
+                held[request_id] = u
+            if key.purpose is Purpose.BONUS and key.sample == 1 and key.position >= 20:
+                return held.get(request_id, u)
+            return u
+
+        return taken
+
+    return borrowing(setup, borrow)
+
+
+@replacing("pick", choice)
+def m02g(ids: Array, scores: Array, sampling: Sampling, u: float) -> tuple[int, CompactLaw | None]:
+    """The number that draws a draft is rounded to 20 bits. Its edges move by less than a millionth, which no single
+    decision shows."""
+    return sound_pick(ids, scores, sampling, round(u * 2**20) / 2**20)
+
+
 @replacing("verify", transaction)
 def m04i(rule: Rule, p: Sequence[Law], drafts: Sequence[int], q: Sequence[Law | None], uniform: Uniform) -> Verdict:
     """A draft is accepted where u q equals p, too. Shows in impossible drafts, and there for the number 0 alone."""
@@ -101,4 +127,8 @@ def m04k(p: Law, u: float) -> int:
     return min(int(np.searchsorted(np.cumsum(p) * (1 - 1e-9), u, side="right")), len(p) - 1)
 
 
-PLANTED = planted_in("reference", ("LAW-5", DFLASH2, (m03h, m03i, m04i, m04j, m04k)))
+PLANTED = planted_in(
+    "reference",
+    ("LAW-4", DFLASH2, (m03j,)),
+    ("LAW-5", DFLASH2, (m02g, m03h, m03i, m04i, m04j, m04k)),
+)
