@@ -10,6 +10,7 @@ from typing import Any
 from .kinds import (
     Case,
     acceptance,
+    cells,
     changes,
     counts,
     drafts,
@@ -67,6 +68,7 @@ KINDS: dict[str, Callable[[Sequence[Case]], Decision]] = {
     "draws": draws.decide,
     "drafts": drafts.decide,
     "laws": laws.decide,
+    "cells": cells.decide,
     "counts": counts.decide,
     "leans": leans.decide,
     "ledger": ledger.decide,

@@ -11,7 +11,6 @@ from typing import Any
 from specqual.contract import Rule
 
 from .facts import Facts
-from .joint import DRAFTERS
 from .scripts import SHAPES, greedy_patterns
 from .verdicts import Verdict
 
@@ -80,7 +79,7 @@ FORMS: Mapping[str, Form] = {
     "LAW-2": _form("draws", 1, always="numbers drawn", drafts=BOTH, filtered="tokens under a filter"),
     "LAW-3": _form("draws", len(SHAPES), always="bonus tokens", long=BOTH),
     "LAW-4": _form("values draws"),
-    "LAW-5": _form("values", 2 * len(DRAFTERS)),
+    "LAW-5": _form("cells", 3),
     "LAW-6": _form("counts", 2),
     "LAW-7": _form("leans", 2),
     "RNG-1": _form(

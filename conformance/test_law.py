@@ -1,39 +1,36 @@
 """LAW: sampled output has the target's law, decided exactly wherever the decoder lets a tape in."""
 
-import json
 from dataclasses import replace
-from itertools import product
+from itertools import chain
 from math import inf
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from hypothesis import strategies as st
 
 from specqual import fixtures, reference
 from specqual.conformance.blackbox import BATCH, Watched, gather
+from specqual.conformance.cells import Exploration
 from specqual.conformance.chapter import clause
-from specqual.conformance.contexts import drafter_of, telling
+from specqual.conformance.contexts import TINY, TINY_DRAFTS, drafter_of, telling
+from specqual.conformance.coupling import partings
 from specqual.conformance.draws import PARAMETERS, case_of, counted, slack_of
 from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import laws, prompt, smallest
-from specqual.conformance.hazards import parameters, speculation, traced
-from specqual.conformance.joint import DRAFTERS, LAWS, path_law, table_law
+from specqual.conformance.hazards import parameters, speculation
 from specqual.conformance.judge import Judge
-from specqual.conformance.kinds import leans
+from specqual.conformance.kinds import cells, leans
 from specqual.conformance.lab import Lab, scripted, taped
 from specqual.conformance.longlaw import Leans, case, listen
 from specqual.conformance.origin import explained, served_again
 from specqual.conformance.rounding import number
 from specqual.conformance.scripts import SHAPES, sampled
 from specqual.conformance.tapes import Edges
-from specqual.conformance.verdicts import Profile
+from specqual.conformance.verdicts import Profile, Verdict
+from specqual.conformance.wholelaw import drafted_cases, guards, scripted_cases, tabled
 from specqual.contract import (
-    Method,
     Proposal,
     Request,
-    Round,
     Rule,
     Sampling,
     ScriptContext,
@@ -45,14 +42,6 @@ from specqual.reference.law import law, stream_law, target_law
 from specqual.reference.rng import Counter
 from specqual.reference.tape import Recorded
 
-TINY_DRAFTS = {
-    Method.DFLASH: "nano/dense-dflash",
-    Method.DFLASH2: "nano/dense-dflash2",
-    Method.DFLASH_SELECTOR: "nano/dense-selector",
-    Method.DFLASH_CONV: "nano/dense-conv",
-    Method.MARKOV: "nano/dense-markov",
-    Method.ASSISTED: "nano/llama",
-}
 SHARP = {"temperature": 0.8, "top_k": 8}  # not one, so that temperatures of p and q cannot be confused
 PROMPTS, TRIED = 2, 64  # that a black box is asked, and that they are chosen from
 FEW = 3  # drafts of one scripted round: enough for a rejection in the middle, few enough to enumerate
@@ -66,6 +55,15 @@ def sampled_requests(lab: Lab, clause_id: str, tokens: int) -> list[Request]:
         ids = prompt(lab, chance, 4 + len(found))
         found.append(Request(prompt=ids, max_tokens=tokens, sampling=sampling, seed=seed))
     return found
+
+
+def coupled_requests(lab: Lab) -> list[Request]:
+    """Long sampled requests, every second one with two samples: some hundred tokens, or thousands in a thorough run."""
+    found = list[Request]()
+    for turn in range(4 if lab.thorough else 1):
+        found += sampled_requests(lab, f"LAW-4/{turn}", lab.effort.tokens)
+    several = lab.honours("n")
+    return [replace(request, n=2) if several and place % 2 else request for place, request in enumerate(found)]
 
 
 def rule_of(lab: Lab) -> Rule:
@@ -159,50 +157,46 @@ def test_sampled_output_equals_the_references_on_the_same_tape(lab: Lab) -> Evid
     if twin.claims.method != lab.claims.method or twin.claims.limits.max_draft != lab.longest:
         raise NotOffered("the reference decoder has no drafter like this one, so its drafts would differ")
     cases, answers, tape = list[Case](), list[Answer](), Counter()
-    for request in sampled_requests(lab, "LAW-4", lab.effort.span):
+    for request in coupled_requests(lab):
         for decoder in (twin, lab.decoder):
             with taped(decoder, tape):
                 answers.append(serve(decoder, [request])[0])
         expected, actual = ([list(ids) for ids in answer.samples] for answer in answers[-2:])
         cases.append({"what": f"seed {request.seed}, {request.sampling}", "expected": expected, "actual": actual})
-    apart = sum(case["expected"] != case["actual"] for case in cases)
+    apart = [place for place, case in enumerate(cases) if case["expected"] != case["actual"]]
+    told = {"tokens": sum(len(ids) for answer in answers[1::2] for ids in answer.samples)}
 
     def again(place: int) -> Case | None:
         with taped(lab.decoder, tape):
             return served_again(lab, lab.decoder, [answers[2 * place].request], number=tape.uniform)
 
     if not apart or number(lab.claims.dtype) is None or not isinstance(lab.decoder, Traced):
-        return explained(lab, Evidence("values", cases), again)
+        return explained(lab, Evidence("values", cases, notes=told), again)
     own = [
         case_of(lab, answer, tape.uniform, label=f"the decoder's own path, {answer.request.sampling}")
         for answer in answers[1::2]
     ]
-    notes = {"outputs that rounding leads away from the reference's": apart}
-    return explained(lab, Evidence("draws", own, notes=notes), again)
+    found = [
+        (place, one)
+        for place in apart
+        for one in partings(lab, answers[2 * place], answers[2 * place + 1], tape.uniform)
+    ]
+    for place, one in found:
+        own[place]["decisions"] += one.decisions
+    told["rounding leads away from the reference"] = [f"{cases[place]['what']}, {one}" for place, one in found]
+    return explained(lab, Evidence("draws", own, notes=told), again)
 
 
 @clause("LAW-5")
 def test_the_whole_transaction_has_the_targets_law_exactly(lab: Lab) -> Evidence:
-    rule, cases, rounds = rule_of(lab), [], list[Round]()
-    with TemporaryDirectory() as folder:
-        config = {"model_type": "specqual_table", "vocab_size": 4, "context": 1}
-        laws = {suffix: numbers.split() for suffix, numbers in LAWS.items()}
-        (Path(folder) / "config.json").write_text(json.dumps(config | {"laws": laws}))
-        decoder = lab.tiny(target=Path(folder), draft=None, draft_length=2, dtype=None)
-        lab.require("Scripted", "Taped", decoder=decoder)
-        request = Request(prompt=(3,), max_tokens=8, sampling=Sampling(temperature=1.0))
-        right = target_law(lambda prefix: np.array(table_law(LAWS, prefix[-1] if prefix else 3), object), 3)
-        for (name, q), drafts in product(DRAFTERS.items(), (2, 1)):  # a single draft brings the bonus into the three
-            joint, seen = path_law(decoder, request, q, 3, drafts)
-            rounds += seen
-            expected, actual = (
-                [[list(tokens), str(mass)] for tokens, mass in sorted(found.items())] for found in (right, joint)
-            )
-            what = f"{rule}, q {name}, {drafts} drafts: joint law of three tokens"
-            cases.append({"what": what, "expected": expected, "actual": actual})
-    accepted, rejected = sum(r.accepted > 0 for r in rounds), sum(r.accepted < len(r.proposals) for r in rounds)
-    hazards = {"acceptances": accepted, "rejections": rejected} if decoder.claims.limits.max_draft else {}
-    return Evidence("values", cases, [traced(lab, hazard, seen) for hazard, seen in hazards.items()])
+    rule, cases, found = rule_of(lab), list[Case](), list[Exploration]()
+    with tabled(lab) as decoder:
+        for case, one in chain(scripted_cases(lab, rule, decoder), drafted_cases(lab, rule)):
+            cases.append(case)
+            found.append(one)
+            if cells.decide([case]).verdict is Verdict.VIOLATED:
+                break  # the cells of a wrong law are many, and one is enough
+    return Evidence("cells", cases, guards(lab, found) if decoder.claims.limits.max_draft else [])
 
 
 @clause("LAW-6")
@@ -212,7 +206,7 @@ def test_the_law_of_sampled_tokens_is_the_targets_behind_telling_prompts(lab: La
         raise NotOffered("decided exactly by LAW-2 to LAW-5; statistics are for decoders without a tape")
     decoder, judge, draft, name = lab.decoder, lab.judge, lab.run.setup.draft, lab.run.setup.target.name
     if lab.claims.limits.vocab_size > 256:
-        name, method = "nano/dense", TINY_DRAFTS.get(lab.claims.method)
+        name, method = TINY, TINY_DRAFTS.get(lab.claims.method)
         draft = fixtures.path(method) if draft is not None and method is not None else None
         decoder = lab.tiny(target=fixtures.path(name), draft=draft)
         judge = Judge.of(fixtures.path(name))

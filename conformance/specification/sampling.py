@@ -33,7 +33,8 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "Sampled output equals the reference decoder's on the same tape.",
         "Taped",
-        "token equality, request by request; where rounding parts them, as LAW-2 on the decoder's own path",
+        "token equality, request by request, two samples of every second one; where rounding parts them, the number "
+        "that does lies within rounding of an edge and is named, and all else is as LAW-2 on the decoder's own path",
         "coupling; K02 K03 K04 K05",
     ),
     (
@@ -41,8 +42,11 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "The law of the whole transaction is the target's: joint law of the next tokens, exactly.",
         "Scripted Taped",
-        "every path of the real code over cells of its numbers, on a target with rational laws, summed as Fraction",
-        "K02 K03 K04 K05; draft lengths that look at the drafted token",
+        "every cell of the numbers of the real code, on a target with rational laws: each edge probed on both sides by "
+        "the nearest doubles, looked for by bisection where it is elsewhere; volumes sum to one, the law is right "
+        "within 1e-12 and nothing impossible comes for any number; several drafted rounds, two samples of a request; "
+        "the same of its own drafts on a tiny model in float64, and in the claimed numbers within their rounding",
+        "K02 K03 K04 K05; draft lengths that look at the drafted token; comparisons that are not strict",
     ),
     (
         "LAW-6",
