@@ -14,6 +14,7 @@ from .kinds import (
     counts,
     drafts,
     draws,
+    flips,
     greedy,
     histories,
     laws,
@@ -63,6 +64,7 @@ def _occurrences(cases: Sequence[Case]) -> Decision:
 
 KINDS: dict[str, Callable[[Sequence[Case]], Decision]] = {
     "greedy": greedy.decide,
+    "flips": flips.decide,
     "values": values.decide,
     "draws": draws.decide,
     "drafts": drafts.decide,

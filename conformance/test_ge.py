@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
+from specqual.conformance.flips import arm_of, batches, flips, own_regrets
 from specqual.conformance.generators import basic_requests, greedy_requests, requests, smallest
 from specqual.conformance.greedy import Serve, case_of, minimal, verdict_of
 from specqual.conformance.hazards import batch, beside, lengths, traced, undrafted
@@ -17,6 +18,7 @@ from specqual.conformance.lab import Lab, scripted
 from specqual.conformance.origin import began, explained, served_again
 from specqual.conformance.rounding import ENOUGH, NEAR
 from specqual.conformance.scripts import Pattern, greedy_patterns
+from specqual.conformance.seams import seam
 from specqual.conformance.verdicts import Verdict
 from specqual.contract import Decoder, Request, Scoring, Scripted
 
@@ -180,3 +182,24 @@ def test_the_engines_own_scores_agree_with_the_reference(lab: Lab) -> Evidence:
         rms = float(np.sqrt(np.square(moved).mean()))
         cases.append({"what": what, "expected": 0.0, "actual": rms, "tolerance": spread})
     return Evidence("values", cases)
+
+
+@clause("GE-8")
+def test_speculation_flips_no_more_greedy_tokens_than_rounding_does(lab: Lab) -> Evidence:
+    if lab.claims.greedy.bitwise:
+        raise NotOffered("speculation on equals off bit for bit is claimed, which leaves no flip to explain (GE-2)")
+    if not lab.drafts:
+        raise NotOffered("no drafter is configured")
+    plain, alpha = lab.plain, lab.budget.take("GE-8")
+    wanted = greedy_requests(lab, "GE-8", 4 * lab.effort.prompts, lab.effort.span)
+    served = {"off": batches(lab, wanted, plain), "on": batches(lab, wanted, lab.decoder)}
+    arms = {name: arm_of(lab, name, groups, alpha) for name, groups in served.items()}
+    cases = [case for arm in arms.values() for case in arm]
+    if not violated(cases):
+        for name, groups in served.items():
+            for case, answer in zip(arms[name], (a for group in groups for a in group), strict=True):
+                case["flips"] = flips(plain, answer)
+        for case in arms["on"]:
+            case["own"] = own_regrets(lab.decoder, case)
+    together = [beside(lab, served["on"]), beside(lab, served["off"], "requests without speculation beside another")]
+    return Evidence("flips", cases, [*hazards(lab, arms["on"]), *together], seam(lab, "scores", "a trace"))
