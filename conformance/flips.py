@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
 
-from specqual.contract import Decoder, Request, Scoring
+from specqual.contract import Decoder, Request
 
-from .drive import Answer, guarded, serve
+from .drive import Answer, serve
 from .evidence import Case
 from .greedy import case_of
 from .hazards import batch
@@ -39,16 +39,6 @@ def flips(plain: Decoder, answer: Answer) -> list[int]:
     return found
 
 
-def own_regrets(decoder: Decoder, case: Case) -> list[tuple[int, float]]:
-    """The tokens that are not the reference's best, and how much worse than the best they are in the decoder's own
-    scores (nats); nothing where it offers none."""
-    places = [i for i, (token, best) in enumerate(zip(case["output"], case["argmax"], strict=True)) if token != best]
-    if not places or not isinstance(decoder, Scoring):
-        return []
-    scored = guarded("score", lambda: decoder.score(tuple(case["prompt"]), tuple(case["output"])))
-    return [(place, float(scored.regret[place])) for place in places]
-
-
 def arm_of(lab: Lab, name: str, groups: Sequence[Sequence[Answer]], alpha: float) -> list[Case]:
     """The judged outputs of one arm, flips not yet looked for."""
     found, batched = lab.rounding(), max(map(len, groups))
@@ -61,7 +51,6 @@ def arm_of(lab: Lab, name: str, groups: Sequence[Sequence[Answer]], alpha: float
         "batch": batched,
         "dtype": lab.claims.dtype,
         "flips": [],
-        "own": [],
     }
     label = {"on": f"configured drafter, batches of {batched}", "off": f"speculation off, batches of {batched}"}[name]
     answers = [answer for group in groups for answer in group]
