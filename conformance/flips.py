@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import isfinite
 
 from specqual.contract import Decoder, Request
 
@@ -41,10 +40,10 @@ def flips(plain: Decoder, answer: Answer) -> list[int]:
 
 def arm_of(lab: Lab, name: str, groups: Sequence[Sequence[Answer]], alpha: float) -> list[Case]:
     """The judged outputs of one arm, flips not yet looked for."""
-    found, batched = lab.rounding(), max(map(len, groups))
+    batched = max(map(len, groups))
     more = {
         "arm": name,
-        "spread": found.widest if isfinite(found.widest) else found.nats,
+        "spread": lab.rounding().tips,
         "sides": 2,  # both sides are the engine's
         "against": "the engine without speculation",
         "alpha": alpha,

@@ -56,10 +56,9 @@ def capital(case: Case, stake: float, flipped: Collection[int]) -> float:
     """
     lost = won = 0.0
     for place, flips in rare(case):
-        if lost + stake * flips > SAFE:
-            break
-        lost += stake * flips
-        won += stake * (place in flipped)
+        if lost + stake * flips <= SAFE:
+            lost += stake * flips
+            won += stake * (place in flipped)
     return 1.0 - lost + won
 
 
