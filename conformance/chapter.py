@@ -3,7 +3,8 @@
 import json
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import wraps
 from importlib import import_module
 from math import isfinite
 from pathlib import Path
@@ -20,6 +21,7 @@ from .evidence import Evidence, decide
 from .facts import offered, plain
 from .lab import Lab
 from .proof import prove
+from .seams import seam
 from .verdicts import Decision, Outcome, Verdict, outcome
 from .waivers import Waiver, waive
 
@@ -102,11 +104,15 @@ def clause_of(nodeid: str) -> str | None:
     return next((mark.args[0] for mark in getattr(test, "pytestmark", ()) if mark.name == "clause"), None)
 
 
-def clause(identifier: str) -> Callable[[Gather], Callable[..., None]]:
-    """Turn a function (lab) -> Evidence into the test of a clause; its name stays the test's name."""
+def clause(identifier: str, *, sees: tuple[str, ...] | None = None) -> Callable[[Gather], Callable[..., None]]:
+    """Turn a function (lab) -> Evidence into the test of a clause; its name stays the test's name.
+
+    `sees` names the seams that it looks through where they are offered; then the verdict says which were.
+    """
     about = CLAUSES[identifier]
 
     def decorate(gather: Gather) -> Callable[..., None]:
+        gather = gather if sees is None else naming(gather, sees)
         GATHERERS[identifier] = gather
 
         @pytest.mark.clause(identifier)
@@ -121,6 +127,17 @@ def clause(identifier: str) -> Callable[[Gather], Callable[..., None]]:
         return test
 
     return decorate
+
+
+def naming(gather: Gather, sees: tuple[str, ...]) -> Gather:
+    """The same evidence, with the seams that it was seen by."""
+
+    @wraps(gather)
+    def gathered(lab: Lab) -> Evidence:
+        found = gather(lab)
+        return replace(found, notes={**found.notes, **seam(lab, *sees)})
+
+    return gathered
 
 
 def asked_of(lab: Lab) -> dict[str, Any]:

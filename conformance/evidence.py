@@ -15,6 +15,7 @@ from .kinds import (
     counts,
     drafts,
     draws,
+    flips,
     greedy,
     histories,
     laws,
@@ -64,6 +65,7 @@ def _occurrences(cases: Sequence[Case]) -> Decision:
 
 KINDS: dict[str, Callable[[Sequence[Case]], Decision]] = {
     "greedy": greedy.decide,
+    "flips": flips.decide,
     "values": values.decide,
     "draws": draws.decide,
     "drafts": drafts.decide,

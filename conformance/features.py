@@ -27,7 +27,7 @@ FEATURES = _table(
     ("right-drafts", "scripted drafts that are right", "GE-4 SMP-4 FIN-2 FIN-6 RWD-2 REC-2"),
     ("wrong-drafts", "scripted drafts that are wrong", "GE-4 SMP-3 SMP-4 SMP-6 RWD-2 REC-3"),
     ("unequal-drafts", "rows of one pass with unlike draft lengths", "SMP-2 SMP-3 REC-2"),
-    ("batches", "several requests at once", "GE-5 RNG-1 RNG-2 SMP-1 SMP-2 SMP-3 REC-2 ISO-1 ISO-2 CXL-3"),
+    ("batches", "several requests at once", "GE-5 RNG-1 RNG-2 SMP-1 SMP-2 SMP-3 REC-2 ISO-1 ISO-2 CXL-3 GE-8"),
     ("mixed-rows", "greedy and sampled rows in one batch", "SMP-1 SMP-2 SMP-3"),
     ("page-edges", "lengths at the edges of pages of 16 tokens", "GE-1 RWD-2 RES-3"),
     ("chunk-edges", "prompts of more than a chunk of 64 tokens", "RWD-2 SCH-3 RES-2"),

@@ -75,6 +75,12 @@ FORMS: Mapping[str, Form] = {
     "GE-5": _form("greedy", lambda f: max(3, f.effort.prompts), always="requests served beside another"),
     "GE-6": _form("greedy", lambda f: f.effort.examples // 2, long="rejections"),
     "GE-7": _form("values", lambda f: 2 * f.effort.prompts),
+    "GE-8": _form(
+        "flips",
+        lambda f: 8 * f.effort.prompts,
+        always="requests served beside another, requests without speculation beside another",
+        drafts=BOTH,
+    ),
     "LAW-1": _form("values", lambda f: f.effort.examples),
     "LAW-2": _form("draws", 1, always="numbers drawn", drafts=BOTH, filtered="tokens under a filter"),
     "LAW-3": _form("draws", len(SHAPES), always="bonus tokens", long=BOTH),

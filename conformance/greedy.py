@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from specqual.contract import Request
+from specqual.contract import Request, Sampling, Scoring
 
-from .drive import Answer
+from .drive import Answer, guarded
 from .evidence import Case, decide
 from .lab import Lab
 from .verdicts import Decision, Verdict
@@ -39,11 +39,26 @@ def case_of(
         "acceptances": sum(r.accepted > 0 for r in answer.rounds or ()),
         "rejections": sum(r.accepted < len(r.proposals) for r in answer.rounds or ()),
     }
+    case["own"] = own_regrets(lab, request, case)
     decision = verdict_of(case)
     if decision.place is not None and decision.place < len(judged.argmax):
         case["history"] = answer.history(decision.place)
         case["top"] = [list(pair) for pair in lab.judge.top(request, answer.output[: decision.place])]
     return case
+
+
+def own_regrets(lab: Lab, request: Request, case: Case) -> list[tuple[int, float]] | None:
+    """The tokens that are not the reference's best, with how much worse than the best they are in the engine's own
+    scores (nats); None where it offers none, or where they would not be those that the token was chosen by."""
+    decoder, columns = lab.decoder, zip(case["output"], case["argmax"], case["logprob"], strict=True)
+    if not isinstance(decoder, Scoring) or request.sampling != Sampling() or request.min_tokens:
+        return None
+    places = [i for i, (token, best, logprob) in enumerate(columns) if token != best and logprob is not None]
+    if not places:
+        return []
+    output = tuple(case["output"][: places[-1] + 1])
+    regrets = guarded("score", lambda: decoder.score(request.prompt, output)).regret
+    return [(place, float(regrets[place])) for place in places]
 
 
 def verdict_of(case: Case) -> Decision:

@@ -91,7 +91,7 @@ def prove(clause: Clause, evidence: Mapping[str, Any], decision: Decision, repla
     lines = [f"{clause.id} {decision.verdict}", f"Required   {clause.requirement}", f"Seen       {decision.detail}"]
     if decision.case is not None:
         case = evidence["cases"][decision.case]
-        if evidence["kind"] == "greedy":
+        if evidence["kind"] in ("greedy", "flips"):
             lines += _greedy(case, decision.place)
         elif evidence["kind"] == "draws":
             lines += _draws(case, decision.place)

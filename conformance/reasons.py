@@ -54,7 +54,7 @@ REASONS = (
         lambda f, c, n: c in FIELDS.get(n, "").split() and not f.honours(n),
     ),
     _reason("speculation is off", "GE-4 LIVE-2 NUM-5 REC-2 REC-3 RWD-2 SMP-4", lambda f, c, n: not f.longest),
-    _reason("no drafter is configured", "LIVE-1 LIM-8 TEL-6", lambda f, c, n: not f.drafts),
+    _reason("no drafter is configured", "LIVE-1 GE-8 LIM-8 TEL-6", lambda f, c, n: not f.drafts),
     _reason(
         "there is no drafter checkpoint",
         " ".join(c for c in CLAUSES if c.startswith(("CKP", "DRF"))) + " LIM-3 LIM-4 LIM-8 NUM-3 TEL-6",
@@ -84,6 +84,7 @@ REASONS = (
     ),
     _reason("the decoder claims no seed contract", "RNG-2 SMP-2", lambda f, c, n: f.known.seed is SeedContract.NONE),
     _reason("the target has no end of sequence", "SMP-5", lambda f, c, n: not f.known.limits.eos_ids),
+    _reason("speculation on equals off bit for bit .*", "GE-8", lambda f, c, n: f.known.greedy.bitwise),
     _reason("the decoder does not claim to be bitwise", "NUM-9", lambda f, c, n: not f.known.greedy.bitwise),
     _reason(
         r"the decoder does not claim to be bitwise, and rounding to (\w+) .*",
@@ -99,7 +100,7 @@ REASONS = (
     _reason(r"a request of \d+ tokens was refused: .*"),
     _reason("a replay of committed tokens as a prompt was refused"),
     _reason("the decoder does not load the target that this needs: .*", "LAW-5 LAW-6 LIM-1 LIM-2 LIM-3 LIM-4 LIM-7"),
-    _reason("speculation cannot be switched off: .*", "GE-2 SMP-7"),
+    _reason("speculation cannot be switched off: .*", "GE-2 GE-8 SMP-7"),
     _reason("the decoder does not follow the draft length that it is given", "GE-3"),
     _reason("the decoder owns nothing between rounds: .*", "RES-1 RES-3"),
     _reason("the decoder takes no prefill chunk that it was asked for", "SCH-3"),

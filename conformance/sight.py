@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .kinds import Case, counts, leans
+from .kinds import Case, counts, flips, leans
 
 ANY = "any difference"
 
@@ -46,6 +46,12 @@ def _counts(cases: Sequence[Case]) -> str:
     return f"{said}, or of {counts.sighted(cases):.2g} behind the most frequent prefix"
 
 
+def _flips(cases: Sequence[Case]) -> str:
+    on = [case for case in cases if case["arm"] == "on"]
+    enough, token = flips.visible(on, float(on[0]["alpha"])), SEEN["greedy"](cases)
+    return token if enough is None else f"{token}, or flips that rounding hardly explains in {enough} requests"
+
+
 def _leans(cases: Sequence[Case]) -> str:
     return f"a lean of {leans.sighted(cases):.2g}"
 
@@ -57,6 +63,7 @@ def _histories(cases: Sequence[Case]) -> str:
 
 SEEN: Mapping[str, Callable[[Sequence[Case]], str]] = {
     "greedy": _within("envelope", "a token {} nats worse than the best"),
+    "flips": _flips,
     "drafts": _within("envelope", "a draft {} nats worse than the best"),
     "laws": _within("tolerance", "q off by {} (total variation)"),
     "values": _within("tolerance", "a difference beyond {}"),

@@ -14,6 +14,7 @@ from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import basic_requests, greedy_requests
 from specqual.conformance.lab import Lab, scheduled, scripted
 from specqual.conformance.scripts import Pattern, continuation, greedy_patterns, sampled
+from specqual.conformance.seams import seam
 from specqual.conformance.sizes import takes
 from specqual.conformance.telemetry import cancelling, charged, counted, joined, moved, roles, told
 from specqual.conformance.ties import tie_of
@@ -39,13 +40,6 @@ def drafted(lab: Lab, pattern: Pattern, request: Request) -> Iterator[str]:
             yield "scripted drafts"
     else:
         yield "the configured drafter"
-
-
-def seam(lab: Lab, *names: str) -> dict[str, str]:
-    """The strongest of what is offered, for the detail of a verdict."""
-    kinds = {"a trace": Traced, "scripted drafts": Scripted}
-    found = [name for name in names if isinstance(lab.decoder, kinds[name])]
-    return {"seam": " and ".join(found) if found else "events alone"}
 
 
 def stopped(lab: Lab, base: Request) -> list[Request]:

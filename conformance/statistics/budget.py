@@ -14,8 +14,9 @@ PLAN: dict[str, float] = {  # parts of ALPHA; envelopes of rounding serve many c
     "LAW-7": 0.20,
     "RNG-3": 0.15,
     "TEL-5": 0.05,
+    "GE-8": 0.05,
     "rounding of the target": 0.15,
-    "rounding of a tiny target": 0.10,
+    "rounding of a tiny target": 0.05,
     "rounding of the drafter": 0.05,
 }
 
