@@ -267,7 +267,7 @@ def test_greedy_output_under_penalties_is_the_same_with_speculation_off(lab: Lab
     for place, (name, sampling) in enumerate(histories(lab, lab.random("SMP-7")).items()):
         label = f"{name}, configured drafter, against the same engine without it"
         request = row(lab, "SMP-7", place, 2 * lab.effort.span, sampling)
-        cases = [*judged(lab, lab.answer, [request], label, plain), *cases]
+        cases = [*judged(lab, lab.decoder, lab.answer, [request], label, plain), *cases]
         if violated(cases):
             break
         answers.append(lab.answer(request))
