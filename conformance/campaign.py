@@ -33,6 +33,7 @@ class Story:
     unlike: dict[str, Unlike]
     counts: Counter[str]
     longest: int  # K
+    shrunk: str = ""  # from what, for one that was
 
 
 @dataclass
@@ -120,7 +121,8 @@ class Campaign:
 
         unlike = story.unlike[chapter]
         steps = shrink(story.steps[: unlike.place + 1], fails, self.lab.effort.shrinks)
-        return stories[steps] if steps in stories else self.play(steps)
+        small = stories[steps] if steps in stories else self.play(steps)
+        return replace(small, shrunk=f"from {len(story.steps)} steps")
 
     def evidence(self, chapter: str, guards: Sequence[str]) -> Evidence:
         """What the random histories say about a chapter; the hazards named by `guards` must have occurred in them."""
@@ -167,6 +169,7 @@ def case_of(story: Story, chapter: str) -> Case:
         "comparisons": story.comparisons,
         "largest": story.largest,
         "difference": seen,
+        **({"shrunk": story.shrunk} if story.shrunk else {}),
     }
 
 

@@ -3,6 +3,9 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,9 @@ from .plan import Wanted
 from .trial import Outcome
 
 FILE = "mutants.jsonl"
-FORMAT = 1
+FORMAT = 2
+CHOSEN = {"mutants", "controls"}  # in which shards of one run differ
+SOURCES = ("contract", "reference", "decoder", "adapters", "fixtures", "conformance", "mutants")
 
 
 class BadRecord(ValueError):
@@ -25,12 +30,34 @@ def header(wanted: Wanted) -> dict[str, Any]:
         "type": "header",
         "format": FORMAT,
         "commit": commit(),
+        "sources": sources(),
         "versions": versions(),
         "profile": str(wanted.profile),
         "seed": wanted.seed,
         "level": str(wanted.level),
         "every": wanted.every,
+        "mutants": [mutant.id for mutant in wanted.mutants],
+        "controls": [str(control) for control in wanted.controls],
     }
+
+
+@cache
+def sources() -> str:
+    """The SHA-256 of the code that runs: a commit says nothing of changes since, or of an installed package."""
+    found = sha256()
+    for name in SOURCES:
+        folder = Path(str(import_module(f"specqual.{name}").__file__)).parent
+        for path in sorted([*folder.rglob("*.py"), *folder.rglob("*.txt")]):
+            found.update(f"{name}/{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return found.hexdigest()
+
+
+def alike(folder: Path, header: dict[str, Any], first: Path, other: dict[str, Any]) -> None:
+    """Raise BadRecord, naming the field, unless two records are of one run but for what was chosen."""
+    for name in sorted((header.keys() | other.keys()) - CHOSEN):
+        if header.get(name) != other.get(name):
+            said = f"{header.get(name)!r}, where {first} has {other.get(name)!r}"
+            raise BadRecord(f"{folder}: {name} is {said}; shards of one run are alike in it")
 
 
 @dataclass
@@ -64,6 +91,7 @@ class Record:
                 file.write(json.dumps(outcome.json()) + "\n")
 
     def has(self, role: str, name: str) -> bool:
+        """Whether this trial is over."""
         return any((one.role, one.name) == (role, name) for one in self.outcomes)
 
 

@@ -2,7 +2,6 @@
 know."""
 
 import ast
-import re
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -217,9 +216,7 @@ INNER = ("the decoder does not serve it: 7", "the drafter is too large to be qua
 def test_every_reason_that_the_suite_gives_is_one_that_verify_knows():
     known = sentences()
     assert len(known) > 40
-    penalties = re.compile("none of 7$")
-    said = [penalties.sub("none of presence_penalty, frequency_penalty, repetition_penalty", one) for one in known]
-    assert [s for s in said if s not in INNER and not any(r.pattern.fullmatch(s) for r in REASONS)] == []
+    assert [s for s in known if s not in INNER and not any(r.pattern.fullmatch(s) for r in REASONS)] == []
 
 
 def test_claims_survive_a_report_and_bad_ones_are_named():
