@@ -6,7 +6,8 @@ from typing import Any
 
 from .audit import audit
 from .clauses import CLAUSES, ordered, status_of
-from .report import ROOT, BadReport, Loaded, canonical, footer, render, sealed
+from .report import AGAIN, ROOT, BadReport, Loaded, canonical, footer, render, sealed
+from .statistics.budget import overdrawn
 from .verdicts import Profile
 
 CHAINED = {"hash"}
@@ -31,9 +32,13 @@ def merge(directories: Sequence[Path], out: Path) -> list[dict[str, Any]]:
     for directory, other in others:
         same(shard.header, other.header, first, directory)
     found: dict[str, tuple[Path, dict[str, Any]]] = {}
+    again: list[dict[str, Any]] = []
     for directory, loaded in shards.items():
+        again += loaded.footer["again"]
         for line in loaded.verdicts:
             before, known = found.setdefault(line["clause"], (directory, line))
+            if known is not line:
+                again.append({name: line[name] for name in AGAIN})
             for name in SAID:
                 if known[name] != line[name]:
                     told = f"{known[name]!r} in {before}, {line[name]!r} in {directory}"
@@ -43,7 +48,10 @@ def merge(directories: Sequence[Path], out: Path) -> list[dict[str, Any]]:
     selected = ordered(name for loaded in shards.values() for name in loaded.header["clauses"])
     first_day = min(str(loaded.header["date"]) for loaded in shards.values())
     header = shard.header | {"clauses": list(selected), "date": first_day}
-    lines = chained([header, *verdicts, footer(verdicts, int(status_of(verdicts, profile)))])
+    last = footer(verdicts, int(status_of([*verdicts, *again], profile)), again)
+    for problem in overdrawn(last["budget"]["spent"]):
+        raise Unlike(problem)
+    lines = chained([header, *verdicts, last])
     out.mkdir(parents=True, exist_ok=True)
     (out / "report.jsonl").write_text("".join(canonical(line) + "\n" for line in lines), encoding="utf-8")
     render(out, lines)

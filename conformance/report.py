@@ -30,6 +30,7 @@ LARGEST_FILE = 512 * 2**20  # bytes
 LARGEST_LINE = 64 * 2**20
 MOST_LINES = 10_000
 ROOT = "0" * 64
+AGAIN = ("clause", "verdict", "spent")  # what is kept of a clause that was run again
 ABOUT = frozenset({"claims", "offers"})  # of the decoder: they come with a verdict and stand in the header
 
 
@@ -109,6 +110,7 @@ class Report:
         self._last = ROOT
         self._waiting: list[dict[str, Any]] = []
         self.lines: list[dict[str, Any]] = []
+        self.again: list[dict[str, Any]] = []
 
     def _write(self, line: dict[str, Any]) -> None:
         line = sealed(line, self._last)
@@ -122,7 +124,11 @@ class Report:
                 file.write(canonical(line) + "\n")
 
     def add(self, result: dict[str, Any]) -> None:
-        """Append one verdict."""
+        """Append one verdict; of a clause that was run again, the footer says so."""
+        known = (*self._waiting, *self.lines[1:])
+        if any(line["clause"] == result["clause"] for line in known):
+            self.again.append({name: result[name] for name in AGAIN})
+            return
         self._waiting.append(result)
         if self.lines or result.get("claims") is not None:
             self._flush()
@@ -139,17 +145,25 @@ class Report:
         self._flush()
         if not self.lines:
             return ""
-        self._write(footer(self.lines[1:], status))
+        self._write(footer(self.lines[1:], status, self.again))
         if self._directory is not None:
             render(self._directory, self.lines)
         return self._last
 
 
-def footer(verdicts: Iterable[dict[str, Any]], status: int) -> dict[str, Any]:
-    verdicts = list(verdicts)
+def footer(verdicts: Iterable[dict[str, Any]], status: int, again: Iterable[dict[str, Any]] = ()) -> dict[str, Any]:
+    """What the verdicts come to; `again` are those of clauses that were run once more, which count, too."""
+    verdicts, again = list(verdicts), list(again)
     counts = dict(sorted(Counter(line["verdict"] for line in verdicts).items()))
-    budget = {"alpha": ALPHA, "spent": total(line["spent"] for line in verdicts)}
-    return {"type": "footer", "verdicts": len(verdicts), "counts": counts, "status": status, "budget": budget}
+    budget = {"alpha": ALPHA, "spent": total(line["spent"] for line in (*verdicts, *again))}
+    return {
+        "type": "footer",
+        "verdicts": len(verdicts),
+        "counts": counts,
+        "again": again,
+        "status": status,
+        "budget": budget,
+    }
 
 
 def render(directory: Path, lines: list[dict[str, Any]]) -> None:

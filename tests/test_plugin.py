@@ -86,6 +86,15 @@ def verdicts(directory: Path) -> list[tuple[str, str, str]]:
     return [(line["clause"], line["verdict"], line["detail"]) for line in audited.loaded.verdicts]
 
 
+def test_a_clause_that_every_worker_decides_is_paid_for_by_every_worker(run, folder):
+    options = ("--target", str(TARGET), "--draft-length", "3", "--clause", "RNG-3", "--decoder", "reference")
+    found = run(*options, "--report", "out", "-n", "2", "--dist", "each")
+    assert found.returncode == 0, found.stdout
+    assert [clause for clause, *_ in verdicts(folder / "out")] == ["RNG-3"]
+    assert "at most 1e-06, of which 1.5e-07 were spent on RNG-3 #1" in found.stdout
+    assert "run more than once, and every verdict counts: RNG-3" in found.stdout
+
+
 def test_a_wrong_token_is_violated_with_a_proof_and_a_replay_that_fails_alike(toy, run):
     found = toy("token", "--clause", "GE-1", "--seed", "5")
     assert found.returncode == 1, found.stdout
