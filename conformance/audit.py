@@ -75,6 +75,14 @@ def audit(directory: Path) -> Audit:
     return Audit(loaded, len(loaded.verdicts) - undecided, undecided, tuple(taken), tuple(differences))
 
 
+def checked(directory: Path) -> Loaded:
+    """A report in which everything follows; BadReport names the first thing that does not."""
+    found = audit(directory)
+    if found.differences:
+        raise BadReport(found.differences[0])
+    return found.loaded
+
+
 def problems(line: dict[str, Any], facts: Facts, header: dict[str, Any]) -> Iterator[str]:
     """What is wrong with a verdict; MalformedEvidence, or an error of a dictionary's, for what no run writes."""
     clause, verdict, evidence = CLAUSES[line["clause"]], Verdict(line["verdict"]), line["evidence"]

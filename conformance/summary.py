@@ -99,7 +99,10 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
 
 def against(changes: Changes) -> list[str]:
     """A comparison with a baseline in words."""
-    said = [f"{len(changes.changed)} of {changes.same + len(changes.changed)} clauses changed since the baseline"]
+    said = []
+    if changes.unlike:
+        said.append(f"the baseline is a run of something else, and so may the changes be: {'; '.join(changes.unlike)}")
+    said += [f"{len(changes.changed)} of {changes.same + len(changes.changed)} clauses changed since the baseline"]
     said += [f"{name} was {verdict}" for name, verdict in changes.changed.items()]
     for what, names in (
         ("new", changes.new),
