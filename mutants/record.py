@@ -3,13 +3,10 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
-from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from specqual.conformance.report import commit, versions
+from specqual.conformance.sources import SUITE, commit, sources, versions
 
 from .plan import Wanted
 from .trial import Outcome
@@ -17,7 +14,7 @@ from .trial import Outcome
 FILE = "mutants.jsonl"
 FORMAT = 2
 CHOSEN = {"mutants", "controls"}  # in which shards of one run differ
-SOURCES = ("contract", "reference", "decoder", "adapters", "fixtures", "conformance", "mutants")
+PACKAGES = (*SUITE, "decoder", "adapters", "mutants")  # what a mutant is made of
 
 
 class BadRecord(ValueError):
@@ -30,7 +27,7 @@ def header(wanted: Wanted) -> dict[str, Any]:
         "type": "header",
         "format": FORMAT,
         "commit": commit(),
-        "sources": sources(),
+        "sources": sources(*PACKAGES),
         "versions": versions(),
         "profile": str(wanted.profile),
         "seed": wanted.seed,
@@ -39,17 +36,6 @@ def header(wanted: Wanted) -> dict[str, Any]:
         "mutants": [mutant.id for mutant in wanted.mutants],
         "controls": [str(control) for control in wanted.controls],
     }
-
-
-@cache
-def sources() -> str:
-    """The SHA-256 of the code that runs: a commit says nothing of changes since, or of an installed package."""
-    found = sha256()
-    for name in SOURCES:
-        folder = Path(str(import_module(f"specqual.{name}").__file__)).parent
-        for path in sorted([*folder.rglob("*.py"), *folder.rglob("*.txt")]):
-            found.update(f"{name}/{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
-    return found.hexdigest()
 
 
 def alike(folder: Path, header: dict[str, Any], first: Path, other: dict[str, Any]) -> None:
