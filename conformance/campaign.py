@@ -34,6 +34,7 @@ class Story:
     unlike: dict[str, Unlike]
     counts: Counter[str]
     longest: int  # K
+    shrunk: str = ""  # from what, for one that was
 
 
 @dataclass
@@ -122,7 +123,8 @@ class Campaign:
 
         unlike = story.unlike[chapter]
         steps = shrink(story.steps[: unlike.place + 1], fails, self.lab.effort.shrinks)
-        return stories[steps] if steps in stories else self.play(steps)
+        small = stories[steps] if steps in stories else self.play(steps)
+        return replace(small, shrunk=f"from {len(story.steps)} steps")
 
     def evidence(self, chapter: str, guards: Sequence[str]) -> Evidence:
         """What the random histories say about a chapter; the hazards named by `guards` must have occurred in them."""
@@ -170,6 +172,7 @@ def case_of(story: Story, chapter: str) -> Case:
         "largest": story.largest,
         "ties": story.counts["ties"],
         "difference": seen,
+        **({"shrunk": story.shrunk} if story.shrunk else {}),
     }
 
 

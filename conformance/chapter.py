@@ -22,6 +22,7 @@ from .facts import offered, plain
 from .lab import Lab
 from .proof import prove
 from .seams import seam
+from .statistics.budget import PLAN, entry, rate
 from .verdicts import Decision, Outcome, Verdict, outcome
 from .waivers import Waiver, waive
 
@@ -92,7 +93,8 @@ def undecided(clause: str, problem: str, replay: str, seconds: float) -> Result:
     """The ERROR of a clause that came to no verdict, because the test process died or another plugin broke its test."""
     evidence = Evidence("occurrences", notes={"traceback": problem}).json()
     detail = f"no verdict was reached: {problem.strip().splitlines()[-1] if problem.strip() else 'the test failed'}"
-    return Result(clause, Verdict.ERROR, detail, None, evidence, "", replay, round(seconds, 3))
+    spent = {entry(clause, 1): rate(clause, 1)} if clause in PLAN else {}  # for all that is known
+    return Result(clause, Verdict.ERROR, detail, None, evidence, "", replay, round(seconds, 3), spent=spent)
 
 
 def clause_of(nodeid: str) -> str | None:

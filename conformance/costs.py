@@ -19,6 +19,7 @@ from .clauses import CLAUSES, ordered
 from .lab import Lab, Run
 from .options import listed
 from .resolve import resolve
+from .sight import ANY, visible
 from .veil import BlackBox
 from .verdicts import Profile, Verdict
 
@@ -76,6 +77,7 @@ def record(profile: Profile) -> dict[str, Any]:
             "decoder": round(inside, 3),
             "beside": round(beside, 3),
             "kind": result.evidence["kind"],
+            "tolerant": visible(result.evidence) not in (ANY, ""),
         }
         print(name, result.verdict, found[name], file=sys.stderr, flush=True)
     for used in (lab, veiled, loose):

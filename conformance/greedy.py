@@ -105,16 +105,19 @@ def shrink(request: Request, wrong: Wrong, place: int, attempts: int, round_: in
 
 
 def minimal(lab: Lab, serve: Serve, case: Case, request: Request, rebuild: Callable[[Answer], Case]) -> Case:
-    """The case of the smallest request that still fails, or the given case if it fails only once."""
+    """The case of the smallest request that still fails, or the given case if it fails only once; it says what it was
+    shrunk from."""
     place = verdict_of(case).place
-    if place is None:
-        return case
     latest: dict[Request, Case] = {}
 
     def wrong(candidate: Request) -> int | None:
         latest[candidate] = again = rebuild(serve(candidate))
         decision = verdict_of(again)
-        return decision.place if decision.verdict is Verdict.VIOLATED else None
+        if decision.verdict is not Verdict.VIOLATED:
+            return None
+        return len(again["output"]) if decision.place is None else decision.place
 
-    small = shrink(request, wrong, place, lab.effort.attempts, lab.longest + 1)
-    return latest.get(small, case)
+    start = len(case["output"]) if place is None else place  # an end too early is behind the last token
+    small = shrink(request, wrong, start, lab.effort.attempts, lab.longest + 1)
+    shrunk = f"from a prompt of {len(request.prompt)} and a budget of {request.max_tokens}"
+    return latest.get(small, case) | {"shrunk": shrunk}

@@ -27,6 +27,8 @@ def _greedy(case: Mapping[str, Any], place: int | None) -> list[str]:
         lines += [f"Against    {_ids(case['plain'])} ({case['against']})"]
     if case.get("history"):
         lines += [f"History    {case['history']}"]
+    if case.get("shrunk"):
+        lines += [f"Shrunk     {case['shrunk']}"]
     if place is None or place >= len(case["argmax"]):
         return lines
     prefix = len(case["prompt"]) + place

@@ -27,6 +27,8 @@ FIELDS: Mapping[str, str] = {
     "logprobs": "TEL-3",
 }
 """Fields of a request that a clause cannot do without."""
+INSIDE: Mapping[str, tuple[str, ...]] = {"LIVE-1": ("Traced",), "LAW-5": ("Scripted", "Taped")}
+"""Protocols without which a clause goes on up to some point."""
 SAMPLED = FIELDS["temperature"]
 PENALTIES = ("presence_penalty", "frequency_penalty", "repetition_penalty")
 FOLLOWED = (Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH)
@@ -47,7 +49,10 @@ def _reason(pattern: str, clauses: str = "", shown: Shown | None = None) -> Reas
 
 
 REASONS = (
-    _reason(r"the decoder does not offer (\w+)", shown=lambda f, c, n: n in CLAUSES[c].needs and n not in f.offers),
+    _reason(
+        r"the decoder does not offer (\w+)",
+        shown=lambda f, c, n: n not in f.offers and n in (*CLAUSES[c].needs, *INSIDE.get(c, ())),
+    ),
     _reason(
         r"the decoder does not claim to honour (\w+)",
         " ".join(FIELDS.values()),
@@ -92,9 +97,9 @@ REASONS = (
         lambda f, c, n: not f.known.greedy.bitwise and f.known.dtype == n,
     ),
     _reason(
-        f"the decoder claims to honour none of {', '.join(PENALTIES)}",
+        "the decoder claims to honour no penalty together with logit_bias, nor all three penalties",
         "SMP-4 SMP-6 SMP-7",
-        lambda f, c, n: not any(f.honours(name) for name in PENALTIES),
+        lambda f, c, n: sum(map(f.honours, PENALTIES)) < (1 if f.honours("logit_bias") else 3),
     ),
     _reason("the decoder refuses: .*"),
     _reason(r"a request of \d+ tokens was refused: .*"),
@@ -110,6 +115,7 @@ REASONS = (
     _reason("the decoder loads no quantised drafter: .*", "NUM-3"),
     _reason("every token of the vocabulary occurs in the requests", "NUM-4"),
     _reason("the decoder counts no graph_captures: .*", "GRF-6"),
+    _reason("the decoder (?:takes no bucket|pads to no bucket, .*)", "GRF-1 GRF-2 GRF-3 GRF-4 GRF-5 GRF-6 GRF-7"),
     _reason("the decoder counts nothing that can be recounted", "TEL-4"),
     _reason(r"the decoder does not count \w+", "TEL-6"),
     _reason("ties of the drafter, or a policy, decide on every output", "TEL-6"),

@@ -162,7 +162,7 @@ def evidence_of(lab: Lab, scenes: Iterable[Scene], guards: Sequence[tuple[str, i
             small = shrink(steps[: place + 1], fails, lab.effort.shrinks)
             if small not in wrong:
                 fails(small)
-            return Evidence("values", wrong[small])
+            return Evidence("values", [case | {"shrunk": f"from {len(steps)} steps"} for case in wrong[small]])
         cases += found
     hazards = [Guard(hazard, counts[hazard], needed) for hazard, needed in guards]
     return Evidence("values", cases, hazards, dict(sorted(counts.items())))

@@ -132,6 +132,20 @@ def open_target(directory: Path | str, *, prefix: str = "") -> Checkpoint[Target
     return Checkpoint(directory, config, quantisation, tensors, left_out)
 
 
+def fit(draft: DraftConfig, target: TargetConfig) -> None:
+    """Raise CheckpointError, naming the field, unless a drafter has the sizes of this target.
+
+    Nothing in a configuration says which target a drafter was trained for; another of the same sizes is not noticed.
+    """
+    for key, mine, theirs in (
+        ("vocab_size", draft.vocab_size, target.vocab_size),
+        ("hidden_size", draft.hidden_size, target.hidden_size),
+        ("num_target_layers", draft.target_layers, target.layers),
+    ):
+        if mine != theirs:
+            raise CheckpointError(f"config.json: {key}", f"is {mine}, but the target's is {theirs}")
+
+
 def open_draft(
     directory: Path | str, target: TargetConfig | None = None, *, prefix: str = ""
 ) -> Checkpoint[DraftConfig]:
@@ -143,13 +157,7 @@ def open_draft(
     content = read_json(directory / "config.json")
     config = parse_draft(content)
     if target is not None:
-        for key, mine, theirs in (
-            ("vocab_size", config.vocab_size, target.vocab_size),
-            ("hidden_size", config.hidden_size, target.hidden_size),
-            ("num_target_layers", config.target_layers, target.layers),
-        ):
-            if mine != theirs:
-                raise CheckpointError(f"config.json: {key}", f"is {mine}, but the target's is {theirs}")
+        fit(config, target)
     quantisation = parse_quantisation(content, _hf_quant(directory))
     schema = draft_schema(config, quantisation)
     return Checkpoint(directory, config, quantisation, account(_stored(directory, prefix), schema, DRAFT_ALIASES))
