@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .kinds import Case, counts, flips, leans
+from .kinds import Case, acceptance, counts, flips, leans
 
 ANY = "any difference"
 
@@ -56,6 +56,11 @@ def _leans(cases: Sequence[Case]) -> str:
     return f"a lean of {leans.sighted(cases):.2g}"
 
 
+def _acceptance(cases: Sequence[Case]) -> str:
+    one, every = acceptance.sighted(cases)
+    return f"an acceptance off by {every:.2g} on the average over all slots, or by {one:.2g} at one"
+
+
 def _histories(cases: Sequence[Case]) -> str:
     seen = [case["difference"] for case in cases if case["difference"] is not None]
     return _within("tolerance", "a difference beyond {}")(seen) if seen else ANY
@@ -71,5 +76,6 @@ SEEN: Mapping[str, Callable[[Sequence[Case]], str]] = {
     "draws": _draws,
     "counts": _counts,
     "leans": _leans,
+    "acceptance": _acceptance,
 }
 """By kind of evidence; whatever is not here is decided by plain comparison."""

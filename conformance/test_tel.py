@@ -197,26 +197,30 @@ def test_measured_acceptance_is_the_closed_form(lab: Lab) -> Evidence:
                 with scripted(lab.decoder, drawing(lab, request, shape, seeds)):
                     answers += serve(lab.decoder, [request])
             served.append((f"scripted drafts {shape}", tuple(answers)))
-    every, notes = list[tuple[int, bool, float]](), dict[str, object]()
+    cases, notes, alpha = list[Case](), dict[str, object](), lab.budget.take("TEL-5")
     for what, replies in served:
         found = list[tuple[int, bool, float]]()
         for answer in replies:
             lab.judge.forward((*answer.request.prompt, *answer.output))  # one pass serves every draft
             found += judged(rule, lab.judge.law, answer)
         notes[f"acceptance per slot, {what}: measured, closed form"] = by_slot(found)
-        every += found
-    case: Case = {
-        "what": f"{rule}, {' and '.join(what for what, _ in served)}",
-        "accepted": [int(hit) for _, hit, _ in every],
-        "chance": [chance for _, _, chance in every],
-        "planned": sum(answer.request.max_tokens for _, replies in served for answer in replies),
-        "alpha": lab.budget.take("TEL-5"),
-        "slack": slack_of(lab),
-        "wanted": lab.effort.wanted,
-    }
-    hits = [hit for _, hit, _ in every]
-    guards = [Guard("acceptances", hits.count(True)), Guard("rejections", hits.count(False))]
-    return Evidence("acceptance", [case], guards, {**notes, **seam(lab, "a trace", "scripted drafts")})
+        tokens = sum(answer.request.max_tokens for answer in replies)
+        cases += [
+            {
+                "what": f"{rule}, {what}, slot {slot + 1}",
+                "slot": slot,
+                "accepted": [int(hit) for at, hit, _ in found if at == slot],
+                "chance": [chance for at, _, chance in found if at == slot],
+                "planned": -(-tokens // (slot + 1)),  # a round that comes so far commits as many tokens
+                "alpha": alpha,
+                "slack": slack_of(lab),
+                "wanted": lab.effort.wanted,
+            }
+            for slot in range(lab.longest)
+        ]
+    hits = [hit for case in cases for hit in case["accepted"]]
+    guards = [Guard("acceptances", hits.count(1)), Guard("rejections", hits.count(0))]
+    return Evidence("acceptance", cases, guards, {**notes, **seam(lab, "a trace", "scripted drafts")})
 
 
 @clause("TEL-6")

@@ -43,7 +43,7 @@ def borrowing(setup: Setup, borrow: Callable[[int], Borrow]) -> Decoder:
     return found
 
 
-def m03h(setup: Setup) -> Decoder:
+def m03k(setup: Setup) -> Decoder:
     """A second sample's correction takes the number of the first sample's at the same position; its own is read and
     thrown away. Each sample is right by itself; shows only where both are corrected in one place."""
     held: dict[tuple[int, int], float] = {}
@@ -130,5 +130,5 @@ def m04k(p: Law, u: float) -> int:
 PLANTED = planted_in(
     "reference",
     ("LAW-4", DFLASH2, (m03j,)),
-    ("LAW-5", DFLASH2, (m02g, m03h, m03i, m04i, m04j, m04k)),
+    ("LAW-5", DFLASH2, (m02g, m03k, m03i, m04i, m04j, m04k)),
 )

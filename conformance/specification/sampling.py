@@ -63,9 +63,10 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "Long sampled outputs on the run's own target lean no way that the engine does not lean without speculation.",
         "",
-        "bets token by token, each under its own prefix: unlikely tokens, high ids, the likeliest token, the draft; "
-        "anytime-valid intervals against an envelope, the upper bound of the arm without speculation at the same batch "
-        "size; for decoders without a tape",
+        "each prompt with speculation and without, under seeds of their own and at one batch size; each output's mean "
+        "lean to unlikely tokens, high ids, the likeliest token, the draft, each token under its own prefix: bets that "
+        "the difference of a pair is not symmetric, and intervals of its mean; the reference is the other arm where "
+        "speculation cannot be switched off; for decoders without a tape",
         "K02 K04 K05 beyond the first rounds",
     ),
     (
