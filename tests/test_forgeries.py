@@ -4,6 +4,7 @@ know."""
 import ast
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from specqual.conformance.report import BadReport, footer, load
 from specqual.conformance.verdicts import Profile
 from specqual.conformance.waivers import BadWaiver, read_waivers
 
-from .reports import CLAIMS, resealed, result, skipped, violated, written
+from .reports import CLAIMS, RUN, resealed, result, skipped, violated, written
 
 Line = dict[str, Any]
 REFUSED = "the decoder does not offer Counted"
@@ -206,6 +207,13 @@ def test_a_page_that_is_not_the_reports_is_refused_by_the_code_that_rendered_it(
 
     rewritten(tmp_path, by_other_code)
     assert main(["verify", str(tmp_path)]) == 0
+
+
+def test_options_in_any_order_are_one_run(tmp_path):
+    setup = replace(RUN.setup, options={"b": 1, "a": 2})
+    line = result() | {"replay": replace(RUN, setup=setup).replay("GE-1")}
+    written(tmp_path, line, setup=setup)
+    assert audit(tmp_path).differences == ()
 
 
 def test_every_clause_has_a_form_and_every_reason_belongs_to_a_clause():
