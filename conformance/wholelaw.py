@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from specqual import fixtures
-from specqual.contract import Decoder, Request, Rule, Sampling, Traced
+from specqual.contract import Decoder, Method, Request, Rule, Sampling, Traced
 
 from .bracket import bracket
 from .cells import Exploration, Samples
@@ -107,6 +107,7 @@ OWN = {
     Profile.CERTIFY: (OwnPlan(2, 4), OwnPlan(3, 3), OwnPlan(2, 3, n=2)),
 }
 TRIED = 24  # prompts, of which that one is asked behind which a fault of verification shows most
+CUT = (Method.DFLASH, Method.DFLASH2, Method.DFLASH_SELECTOR, Method.DFLASH_CONV)  # other drafters draw from all tokens
 FINE = 2.0**-48  # how closely edges of a model in float64 are looked for: a thousand of them are far from 1e-12
 
 
@@ -114,9 +115,14 @@ def drafted_cases(lab: Lab, rule: Rule) -> Iterator[tuple[Case, Exploration]]:
     """Drafts of its own, on a tiny target whose laws are cut to few tokens: in float64; in the claimed numbers where
     float64 is not to be had, or beside it in a thorough run. None where its drafter is of no kind that is at hand, or
     where its trace does not tell what was drafted."""
-    method = TINY_DRAFTS.get(lab.claims.method)
-    if method is None or not lab.drafts or not lab.honours("top_k") or not isinstance(lab.decoder, Traced):
+    if (
+        lab.claims.method not in CUT
+        or not lab.drafts
+        or not lab.honours("top_k")
+        or not isinstance(lab.decoder, Traced)
+    ):
         return
+    method = TINY_DRAFTS[lab.claims.method]
     target = fixtures.path(TINY)
     judge = Judge.of(target)
     plans = OWN[lab.run.profile]

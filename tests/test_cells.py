@@ -1,6 +1,7 @@
 """Cells of random numbers: every edge of real code is found, wherever it is, and probed on both sides."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from math import nextafter
 
@@ -9,7 +10,15 @@ import pytest
 from specqual import reference
 from specqual.conformance.cells import GRID, Exploration, Seen, split
 from specqual.conformance.codelaw import DRAFTERS, LAWS, Script, code_law, table, target_joint
+from specqual.conformance.coupling import nearness, partings
+from specqual.conformance.drive import serve
+from specqual.conformance.kinds import cells
+from specqual.conformance.kinds.draws import decide
+from specqual.conformance.lab import Lab, Run, taped
 from specqual.contract import Key, Purpose, Request, Rule, Sampling, Setup
+from specqual.decoder import make
+from specqual.mutants.pairs import DFLASH2
+from specqual.reference.rng import Counter
 
 HALF, THIRD, TINY = 0.5, 1 / 3, 1e-9
 
@@ -31,19 +40,19 @@ def first(cells):
 
 def test_an_edge_where_it_is_expected_is_probed_by_the_nearest_doubles_and_costs_no_more():
     probe, asked = outcome(HALF)
-    cells = split(probe, [HALF], GRID)
-    assert first(cells) == [0.0, HALF]
+    found = split(probe, [HALF], GRID)
+    assert first(found) == [0.0, HALF]
     assert {nextafter(HALF, 0.0), HALF} <= set(asked) and len(asked) == 6
 
 
 @pytest.mark.parametrize("edges", [[THIRD], [THIRD, HALF], [0.1, 0.2, 0.30000001], [1 - TINY], [TINY]])
 @pytest.mark.parametrize("hints", [[], [HALF], [THIRD + 3 * GRID], [THIRD - TINY, 0.7]])
 def test_edges_that_nothing_hints_at_are_found_wherever_two_probes_differ(edges, hints):
-    cells = split(outcome(*edges)[0], hints, GRID)
-    assert first(cells) == pytest.approx([0.0, *edges], abs=2 * GRID)
-    assert sum(cell.high - cell.low for cell in cells) == 1
-    assert all(cell.low <= cell.number < cell.high for cell in cells)
-    assert [cell.seen.samples for cell in cells] == [((count,),) for count in range(len(edges) + 1)]
+    found = split(outcome(*edges)[0], hints, GRID)
+    assert first(found) == pytest.approx([0.0, *edges], abs=2 * GRID)
+    assert sum(cell.high - cell.low for cell in found) == 1
+    assert all(cell.low <= cell.number < cell.high for cell in found)
+    assert [cell.seen.samples for cell in found] == [((count,),) for count in range(len(edges) + 1)]
 
 
 def test_a_hint_without_an_edge_is_no_edge():
@@ -94,3 +103,63 @@ def test_the_law_does_not_depend_on_hints_or_on_drafts(tmp_path, script):
         found = code_law(decoder(tmp_path), request, Rule.RATIO, hints, script)
         assert found.law == pytest.approx(right, abs=1e-12)
         assert found.off < 1e-12 or hints is wrong
+
+
+def coupled(dtype):
+    """What two decoders answer on one tape: the reference in float64, and the optimised one in this dtype."""
+    lab, tape = Lab(Run("tests", make, replace(DFLASH2.setup, dtype=dtype))), Counter()
+    request = Request(prompt=(5, 6, 7, 8), max_tokens=32, n=2, sampling=Sampling(temperature=1.0), seed=3)
+    answers = []
+    for one in (reference.make(DFLASH2.setup), lab.decoder):
+        with taped(one, tape):
+            answers.append(serve(one, [request])[0])
+    return lab, *answers, tape.uniform
+
+
+def test_outputs_that_rounding_parts_part_at_a_number_near_an_edge():
+    lab, right, own, number = coupled("bfloat16")
+    found = list(partings(lab, right, own, number))
+    assert found
+    for one in found:
+        nearest = min(one.decisions, key=nearness)
+        assert nearness(nearest) <= nearest["slack"]
+        assert f"sample {one.sample} parts at position {nearest['position']}" in str(one)
+
+
+def test_an_output_that_another_draft_leads_away_parts_at_the_number_of_that_draft():
+    lab, right, own, number = coupled("float64")
+    assert right.samples == own.samples and not list(partings(lab, right, own, number))
+    place, r = next((i, r) for i, r in enumerate(own.rounds) if r.proposals and r.q[0] is not None)
+    other = next(token for token in r.q[0].ids if token != r.proposals[0])
+    rounds = (*own.rounds[:place], replace(r, proposals=(other, *r.proposals[1:])), *own.rounds[place + 1 :])
+    (found,) = partings(lab, right, replace(own, rounds=rounds), number)
+    assert (found.sample, found.position) == (r.sample, r.start + 1)
+    (decision,) = found.decisions
+    u = number(Key(3, r.sample, r.start + 1, r.start + 1, Purpose.DRAFT))
+    assert (decision["purpose"], decision["token"], decision["u"]) == ("draft", other, u)
+    assert decide([{"slack": 1e-9, "decisions": [decision]}]).verdict == "VIOLATED"
+
+
+def case(found, **fields):
+    law = [[[[0]], 0.5], [[[1]], 0.5]]
+    return {"what": "a law", "expected": law, "found": found, "cells": 2, "edges": 1, "tolerance": 1e-12} | fields
+
+
+@pytest.mark.parametrize(
+    ("found", "fields", "verdict"),
+    [
+        ([[[[0]], 0.5], [[[1]], 0.5]], {}, "EXACT"),
+        ([[[[0]], 0.5 + 1e-13], [[[1]], 0.5 - 1e-13]], {}, "EXACT"),
+        ([[[[0]], 0.5 + 1e-11], [[[1]], 0.5 - 1e-11]], {}, "VIOLATED"),
+        ([[[[0]], 0.5], [[[1]], 0.5], [[[2]], 1e-17]], {}, "VIOLATED"),  # impossible, and seen for one number
+        ([[[[0]], 0.5 + 1e-4], [[[1]], 0.5 - 1e-4]], {"tolerance": 1e-3}, "HOLDS"),
+        ([[[[0]], 0.5], [[[1]], 0.5 - 1e-17], [[[2]], 1e-17]], {"tolerance": 1e-3}, "HOLDS"),
+    ],
+)
+def test_a_measured_law_is_right_within_its_tolerance_and_nothing_impossible_comes(found, fields, verdict):
+    assert cells.decide([case(found, **fields)]).verdict == verdict
+
+
+def test_cells_that_do_not_fill_the_cube_are_no_evidence():
+    with pytest.raises(ValueError, match="found: masses add up to 0.5"):
+        cells.decide([case([[[[0]], 0.5]])])
