@@ -122,7 +122,8 @@ class Campaign:
 
         unlike = story.unlike[chapter]
         steps = shrink(story.steps[: unlike.place + 1], fails, self.lab.effort.shrinks)
-        return stories[steps] if steps in stories else self.play(steps)
+        found = stories[steps] if steps in stories else self.play(steps)
+        return found if chapter in found.unlike else story
 
     def evidence(self, chapter: str, guards: Sequence[str]) -> Evidence:
         """What the random histories say about a chapter; the hazards named by `guards` must have occurred in them."""
