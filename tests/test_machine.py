@@ -1,6 +1,7 @@
 """The state machine's own parts: how histories are drawn, told, shrunk and judged."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from specqual.conformance.evidence import decide
 from specqual.conformance.history import Step, cast_of, told
 from specqual.conformance.lab import Lab, Run
 from specqual.conformance.machine import draw
+from specqual.conformance.played import Unlike
 from specqual.conformance.shrink import shrink, without
 from specqual.conformance.verdicts import Verdict
 from specqual.contract import Setup
@@ -93,6 +95,13 @@ def test_a_failing_history_is_shrunk_to_what_matters_in_bounded_attempts() -> No
     assert len(tried) == 2 * count <= 400
     shrink(steps, fails, 10)
     assert len(tried) <= 2 * count + 10
+
+
+def test_a_difference_that_no_second_history_shows_is_not_lost_by_shrinking() -> None:
+    campaign = Campaign(lab())
+    story = campaign.play((SUBMIT, STEP, STEP))
+    once = replace(story, unlike={"RWD": Unlike("RWD", 1, "seen once", 0, 1)})
+    assert campaign.shrunk("RWD", once) is once
 
 
 def test_the_verdict_on_histories_follows_from_their_evidence() -> None:
