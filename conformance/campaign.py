@@ -124,7 +124,7 @@ class Campaign:
         unlike = story.unlike[chapter]
         steps = shrink(story.steps[: unlike.place + 1], fails, self.lab.effort.shrinks)
         small = stories[steps] if steps in stories else self.play(steps)
-        return replace(small, shrunk=f"from {len(story.steps)} steps")
+        return replace(small, shrunk=f"from {len(story.steps)} steps") if chapter in small.unlike else story
 
     def evidence(self, chapter: str, guards: Sequence[str]) -> Evidence:
         """What the random histories say about a chapter; the hazards named by `guards` must have occurred in them."""
