@@ -44,7 +44,7 @@ GROWS = {  # the sizes that a clause's cost goes with, where its profile was not
     "DRF": ("prompts",),
 }
 PROBE, PROBED = 16, 2  # tokens, requests
-REQUESTS, CELLS = 4, 16  # of a black box, whose outputs are counted; cells of a law that are told apart
+REQUESTS, CELLS = 4, 64  # of a black box, whose outputs are counted; cells of a law that are told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ def visible(lab: Lab, name: str, cost: Mapping[str, Any]) -> str:
     if cost["kind"] == "counts":
         samples = lab.effort.samples // REQUESTS
         even = [1 / CELLS] * CELLS, [samples // CELLS] * CELLS
-        bias = statistics.test(*even, rate(name, 1) / 4 / REQUESTS).visible
-        return f"a bias of {bias:.2g} (total variation), less behind single prefixes"
+        bias = statistics.test(*even, rate(name, 1) / 4 / REQUESTS, cells=CELLS).visible
+        return f"a bias of {bias:.2g} (total variation) of likely outputs, less behind single prefixes"
     compared = cost["kind"] in ("values", "histories") and not lab.claims.greedy.bitwise
     if (cost["tolerant"] or compared) and number(lab.claims.dtype) is not None:
         return f"whatever rounding to {lab.claims.dtype} does not explain"

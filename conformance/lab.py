@@ -49,10 +49,10 @@ class Effort:
 
 
 EFFORTS = {
-    Profile.QUICK: Effort(4, 32, 12, 12, 12, 1_200, 48, 0.35, 24, 3, 4, 60, 48),
-    Profile.CORE: Effort(16, 96, 24, 100, 60, 40_000, 160, 0.1, 100, 100, 4, 200, 300),
-    Profile.NIGHTLY: Effort(16, 96, 24, 100, 60, 100_000, 1_100, 0.1, 100, 2_000, 4, 200, 2_000),
-    Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 400_000, 3_800, 0.03, 200, 400, 8, 400, 1_000),
+    Profile.QUICK: Effort(4, 32, 12, 12, 12, 2_400, 48, 0.45, 24, 3, 4, 60, 48),
+    Profile.CORE: Effort(16, 96, 24, 100, 60, 40_000, 160, 0.15, 100, 100, 4, 200, 300),
+    Profile.NIGHTLY: Effort(16, 96, 24, 100, 60, 100_000, 1_000, 0.12, 100, 2_000, 4, 200, 2_000),
+    Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 400_000, 2_100, 0.1, 200, 400, 8, 400, 1_000),
 }
 MEASURED, LENGTH = 48, 32  # sequences that rounding is measured on, and tokens of each
 

@@ -19,7 +19,7 @@ from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import laws, prompt, smallest
 from specqual.conformance.hazards import parameters, speculation
 from specqual.conformance.judge import Judge
-from specqual.conformance.kinds import cells
+from specqual.conformance.kinds import cells, counts
 from specqual.conformance.lab import Lab, scripted, taped
 from specqual.conformance.longlaw import Arm, Pairs, listen
 from specqual.conformance.origin import explained, served_again
@@ -217,7 +217,8 @@ def test_the_law_of_sampled_tokens_is_the_targets_behind_telling_prompts(lab: La
     found = telling(judge, drafter_of(judge, draft), Sampling(**wanted), chance, PROMPTS, TRIED)
     # with 3 tokens left to it, a round can draft the second and end with a bonus; with 4 it can draft the third as well
     asked = [replace(request, max_tokens=budget) for request in found for budget in (3, 4)]
-    watched = [Watched.of(judge, request, nats, lab.effort.samples // len(asked)) for request in asked]
+    each, share = lab.effort.samples // len(asked), counts.share(alpha, len(asked))
+    watched = [Watched.of(judge, request, nats, each, share) for request in asked]
     seen = gather(decoder, watched, chance, alpha)
     cases = [one.case(name, alpha, lab.effort.wanted) for one in watched]
     traced = isinstance(decoder, Traced) and decoder.claims.limits.max_draft and lab.drafts

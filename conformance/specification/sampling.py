@@ -55,7 +55,7 @@ ROWS: tuple[Row, ...] = (
         "",
         "samples behind prompts at which faults of verification show most, as the drafter's reference tells: Dirichlet "
         "mixtures that end the run once they suffice, then tests at the planned number, both against every law that "
-        "rounding explains; for decoders without a tape",
+        "rounding explains; the bound of the bias counts all that stands in one cell; for decoders without a tape",
         "K02 K03 K04 K05",
     ),
     (
