@@ -99,7 +99,7 @@ def test_quantised_drafters_are_decoded_exactly(lab: Lab) -> Evidence:
                         tokens += r.committed
         except (NotOffered, CheckpointError) as reason:
             refused[kind] = str(reason)
-    if not cases:
+    if len(refused) == len(QUANTISED):
         raise NotOffered(f"the decoder loads no quantised drafter: {refused[QUANTISED[0]]}")
     return Evidence("drafts", cases, notes={"not loaded": refused})
 
