@@ -176,7 +176,8 @@ def allowed(lab: Lab, steps: Steps) -> Steps:
     for step in steps:
         if step.verb == "submit" and kept and not lab.has("batches"):
             kept.append(Step("drain"))
-        dropped = (step.verb == "set_lag" and not lab.has("lag")) or (step.verb == "chunk" and not lab.has("chunks"))
+        switches = {"set_lag": "lag", "chunk": "chunks", "bucket": "buckets"}
+        dropped = step.verb in switches and not lab.has(switches[step.verb])
         lengths = lab.has("unequal-drafts") and (step.amount or lab.has("silent-rounds"))
         if not dropped and (step.verb != "draft" or lengths):
             kept.append(step)

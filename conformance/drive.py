@@ -25,7 +25,7 @@ from specqual.contract import (
 )
 
 T = TypeVar("T")
-TURNS = count(1)  # of everything that is heard
+TICKS, TURNS = count(1), count(1)  # of every step, and of everything that is heard
 
 
 class DecoderError(Exception):
@@ -170,6 +170,7 @@ def serve_any(
         elif monotonic() > stop:
             waiting = sum(not events for events in finals)
             raise DecoderError(f"{waiting} of {len(requests)} requests did not finish within {seconds:g} seconds")
+        now = next(TICKS)
         for event in guarded("step", decoder.step, max(1.0, stop - monotonic())):
             place = places.get(event.request_id)
             if place is None:
@@ -185,7 +186,7 @@ def serve_any(
                     raise DecoderError(f"an event names sample {event.sample} of {requests[place].n}")
                 else:
                     samples[place][event.sample].extend(int(token) for token in event.ids)
-                    told[place].append((tick, event))
+                    told[place].append((now, event))
             else:
                 finals[place].append(event)
         if on_tick is not None:

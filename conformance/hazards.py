@@ -69,12 +69,14 @@ def speculation(lab: "Lab", answers: Iterable[Answer]) -> list[Guard]:
     return [traced(lab, "acceptances", accepted), traced(lab, "rejections", rejected)]
 
 
-def batch(lab: "Lab", requests: Sequence[Request], decoder: Decoder | None = None) -> tuple[Answer, ...]:
+def batch(
+    lab: "Lab", requests: Sequence[Request], decoder: Decoder | None = None, seconds: float = 120.0
+) -> tuple[Answer, ...]:
     """The answers to requests that are there together, of the configured decoder or another one."""
     decoder = decoder or lab.decoder
     if lab.has("batches"):
-        return serve(decoder, requests)
-    return tuple(serve(decoder, [request])[0] for request in requests)
+        return serve(decoder, requests, seconds)
+    return tuple(serve(decoder, [request], seconds)[0] for request in requests)
 
 
 def beside(

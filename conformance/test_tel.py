@@ -51,7 +51,7 @@ def seam(lab: Lab, *names: str) -> dict[str, str]:
 
 def stopped(lab: Lab, base: Request) -> list[Request]:
     """The request with a stop id at each place of its first span, where stop ids are honoured."""
-    if not lab.honours("stop_ids"):
+    if not lab.honours("stop_ids") or not lab.has("stops"):
         return []
     known = continuation(lab, base)
     return [replace(base, stop_ids=(known[place],)) for place in range(1, min(len(known), lab.longest + 2))]
@@ -95,6 +95,8 @@ def under_way(answer: Answer) -> bool:
 
 def moments(lab: Lab) -> list[tuple[int, int]]:
     """Numbers of ticks after which to cancel, each with a commit lag that the decoder has."""
+    if not lab.has("cancelled-beside-others"):
+        return []
     lags = (0, 1) if isinstance(lab.decoder, Schedulable) and takes(lab.decoder, lag=1) else (0,)
     return [(ticks, lag) for lag in lags for ticks in ((1, 2, 3, 5) if lab.thorough else (2 + lag,))]
 
@@ -113,7 +115,7 @@ def test_joined_deltas_are_the_output(lab: Lab) -> Evidence:
         if lab.honours("temperature", "seed") and lab.claims.seed is not SeedContract.NONE:
             wanted.append(replace(wanted[2], n=3, sampling=Sampling(temperature=1.0), seed=lab.run.seed + 1))
     quiet = [serve(lab.decoder, [request])[0] for request in wanted]
-    if lab.honours("logprobs"):
+    if lab.honours("logprobs") and lab.has("log-probabilities"):
         wanted = [replace(request, logprobs=2 * (place % 2)) for place, request in enumerate(wanted)]
     answers = batch(lab, wanted)
     for place, (alone, answer) in enumerate(zip(quiet, answers, strict=True)):
