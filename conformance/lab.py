@@ -193,8 +193,16 @@ class Lab:
 
     @property
     def drafts(self) -> bool:
-        """Whether a drafter is configured, beside any that a test may pass in."""
-        return self.longest > 0 and self.claims.method not in (Method.NONE, Method.SCRIPTED)
+        """Whether a drafter is configured, beside any that a test may pass in: one that the decoder claims, or one that
+        it was given, even if it claims to draft nothing."""
+        setup, claims = self.run.setup, self.claims
+        given = setup.draft is not None and setup.rule is not Rule.NONE
+        return given or (self.longest > 0 and claims.method not in (Method.NONE, Method.SCRIPTED))
+
+    @property
+    def speculative(self) -> bool:
+        """Whether anybody may draft."""
+        return self.longest > 0 or self.drafts
 
     @property
     def longest(self) -> int:

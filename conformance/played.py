@@ -21,6 +21,7 @@ class Played:
     final: Finished | None = None
     ended: int | None = None  # the step in which the final event came
     held: bool = False
+    paused: tuple[str, int, int] | None = None  # since it is held: what that is, ticks and rounds before
     flying: bool = False  # a pass of it has been run and is not committed yet
     beside: bool = False  # tokens of it came in one tick with those of another, and both had more to say
     cancelled: int | None = None

@@ -41,6 +41,7 @@ class Player:
     size: int | None = None  # chunk; None where none is taken
     drafted: set[bool] = field(default_factory=set)  # whether the rounds committed in the last tick had drafts
     own: bool = True  # drafts came from the configured drafter at its own length, all the time
+    _ticks: int = 0
 
     def __post_init__(self) -> None:
         self.books, self.prompter = Books(self), Prompter(self.lab, self.twin, self.played)
@@ -105,8 +106,10 @@ class Player:
         if not one.live:
             self.expect("CXL", f"cancel {one.label}, which has ended", "KeyError", self.called("cancel", one))
             return
-        if not self.counted(f"cancelled {self.phase(one)}"):
+        hazard = f"cancelled {self.phase(one)}"
+        if not self.has(hazard):
             return
+        self.counts[hazard] += 1
         self.expect("CXL", f"cancel {one.label}", "nothing", self.called("cancel", one))
         self.expect("CXL", f"cancel {one.label} once more", "KeyError", self.called("cancel", one))
         one.cancelled = self.place
@@ -120,8 +123,11 @@ class Player:
         if not one.live:
             self.expect("SCH", f"preempt {one.label}, which has ended", "KeyError", self.called("preempt", one))
             return
-        if not self.counted(f"preempted {self.phase(one)}"):
+        hazard = f"preempted {self.phase(one)}"
+        if not self.has(hazard):
             return
+        if not one.held:
+            one.paused = (hazard, self._ticks, self.rounds_of(one))
         self.follow([one])  # what is in flight may be lost, and is drafted anew: perhaps by nobody
         self.expect("SCH", f"preempt {one.label}", "nothing", self.called("preempt", one))
         one.flying, one.held, one.disturbed = False, True, self.place if one.disturbed is None else one.disturbed
@@ -132,15 +138,21 @@ class Player:
         if not one.live:
             self.expect("SCH", f"resume {one.label}, which has ended", "KeyError", self.called("resume", one))
             return
-        self.counts["resumed"] += one.held
+        if one.paused is not None:
+            hazard, ticks, rounds = one.paused
+            waited = self._ticks > ticks and self.rounds_of(one) <= rounds + self.lag  # what was in flight may land
+            self.counts[hazard] += waited
+            self.counts["resumed"] += waited
+            one.paused = None
         self.expect("SCH", f"resume {one.label}", "nothing", self.called("resume", one))
         one.held = False
 
-    def counted(self, hazard: str) -> bool:
-        """Count a hazard that is about to happen; False if this run shall not have it."""
-        wanted = hazard.replace(" ", "-") not in self.lab.run.without
-        self.counts[hazard] += wanted
-        return wanted
+    def has(self, hazard: str) -> bool:
+        """Whether this run shall have a hazard."""
+        return hazard.replace(" ", "-") not in self.lab.run.without
+
+    def rounds_of(self, one: Played) -> int:
+        return len(guarded("rounds", lambda: self.decoder.rounds(one.request_id)))
 
     def called(self, method: str, one: Played) -> str:
         """What calling cancel, preempt or resume comes to: nothing, or KeyError."""
@@ -209,6 +221,7 @@ class Player:
         return "behind a round" if any(one.samples) else "while being filled"
 
     def tick(self) -> None:
+        self._ticks += 1
         served = [one for one in self.played if one.live and not one.held]
         for one in served:
             if len(served) > 1 and one.neighbours is None:

@@ -157,7 +157,7 @@ class Inspectable(Protocol):
 
 @runtime_checkable
 class Schedulable(Protocol):
-    """Scripted schedules."""
+    """Scripted schedules. A step of such a decoder is one tick of its scheduler, never a wait for output."""
 
     def preempt(self, request_id: int) -> None:
         """Let a live request wait until it is resumed; ticks bring it no event. KeyError if unknown or ended."""

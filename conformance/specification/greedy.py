@@ -7,8 +7,9 @@ ROWS: tuple[Row, ...] = (
         "LIVE-1",
         MUST,
         "Given a drafter, the decoder speculates: drafts are proposed and go through verification.",
-        "Traced",
-        "counted from the rounds of greedy and sampled requests; none at all is INCONCLUSIVE, and the run not live",
+        "",
+        "counted from the rounds of greedy and sampled requests, which takes a trace; none at all, or a claim to draft "
+        "nothing, is INCONCLUSIVE, and the run not live",
         "vacuous passes of published gates",
     ),
     (
