@@ -63,6 +63,6 @@ def test_a_certain_draft_and_an_unknown_one_have_a_leverage_too():
     assert 0 < leverage(np.array(flat), np.array(certain)) < 0.01
 
 
-def test_reference_on_a_table_is_judged_without_a_drafter():
+def test_reference_on_a_table_is_judged_without_a_drafter_and_its_many_outputs_need_more_samples():
     (found,) = run(Run("black box", black_box(reference.make), Setup(target=fixtures.path("table/chain"))), ["LAW-6"])
-    assert found.verdict == "HOLDS", found.detail
+    assert found.verdict == "INCONCLUSIVE" and "bias is only known to be at most 0.5" in found.detail, found.detail
