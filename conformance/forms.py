@@ -168,7 +168,7 @@ FORMS: Mapping[str, Form] = {
     "LIM-4": _form("drafts", 1, always="rounds beyond the drafter's limit"),
     "LIM-5": _form("greedy", lambda f: min(f.known.limits.max_batch + 2, 18)),
     "LIM-6": _form("greedy"),
-    "LIM-7": _form("greedy"),
+    "LIM-7": _form("greedy", 1, always="tokens, rejections"),
     "LIM-8": _form("drafts", 1, always="rounds drafted behind the silence"),
     "GRF-1": _form("values", 2, always="ticks with"),
     "GRF-2": _form("values", 2, always="ticks with"),
