@@ -49,7 +49,6 @@ class Waves:
     cast: Sequence[Request]
     served: list[Served] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    live: int = 0  # requests in the last tick
     own: bool = True  # drafts came from the configured drafter at its own length, all the time
     ticks: int = 0
 
@@ -101,11 +100,6 @@ class Waves:
         return Proposal.certain(known[start : start + context.max_draft])
 
     def tick(self, place: int) -> None:
-        live = sum(one.ended is None for one in self.served)
-        self.counts[f"ticks with {live} requests"] += 1
-        for size in range(self.live, live):
-            self.counts[f"batches grown past {size} requests"] += 1
-        self.live = live
         known = {one.request_id: one for one in self.served}
         for event in guarded("step", self.decoder.step):
             one = known.get(event.request_id)
@@ -137,6 +131,8 @@ class Waves:
         self.counts.update(f"ticks with {size} requests" for size in batches)
         changes = sum(one != other and min(one, other) > 0 for one, other in pairwise(batches))
         self.counts["batches that grew or shrank"] += changes
+        grown = [size for one, other in pairwise((0, *batches)) for size in range(one, other)]
+        self.counts.update(f"batches grown past {size} requests" for size in grown)
         for one in self.served:
             lengths, buckets = ([len(r.proposals) for r in one.rounds], [r.policy.get("bucket") for r in one.rounds])
             self.counts.update(f"rounds of {length} drafts" for length in lengths)
