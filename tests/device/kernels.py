@@ -20,6 +20,9 @@ from typing import Any
 
 import torch
 
+from specqual.contract import Unsupported
+from specqual.decoder.gpu import need
+
 from .bench import Bench, Trial
 
 LAUNCHES = 64  # in a graph, at least
@@ -137,8 +140,10 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("."), help="where kernels.json goes")
     parser.add_argument("--sweep", choices=["dense", "fp8", "nvfp4"], help="time other tiles of one format")
     args = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("no GPU: the kernels cannot be run here", file=sys.stderr)
+    try:
+        need.gpu()
+    except Unsupported as error:
+        print(error, file=sys.stderr)
         return 2
     capability = torch.cuda.get_device_capability()
     bandwidth = copy_bandwidth()
