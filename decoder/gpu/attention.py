@@ -38,12 +38,12 @@ class Cut(NamedTuple):
     stages: int
 
 
-CUTS = {(256, 2): Cut(512, 64, 3, 8, 2), (128, 2): Cut(512, 32, 2, 4, 3)}
+CUTS = {(256, 2): Cut(512, 64, 3, 8, 2)}
 """By head size and bytes of a query's number."""
 
 
 def cut_of(depth: int, size: int) -> Cut:
-    return CUTS.get((depth, size), Cut(512, 16, 1, 4, 2))
+    return CUTS.get((depth, size), Cut(512, 32, 2, 4, 3) if size == 2 else Cut(512, 16, 1, 4, 2))
 
 
 class Parts(NamedTuple):
@@ -54,7 +54,7 @@ class Parts(NamedTuple):
     mass: Tensor  # [R, heads, pieces] float32
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["table_stride"])  # a table's width must not decide how a kernel is compiled
 def attention_kernel(
     query_ptr,
     query_stride,
