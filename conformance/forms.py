@@ -11,7 +11,6 @@ from typing import Any
 from specqual.contract import Rule
 
 from .facts import Facts
-from .joint import DRAFTERS
 from .scripts import SHAPES, greedy_patterns
 from .verdicts import Verdict
 
@@ -76,11 +75,17 @@ FORMS: Mapping[str, Form] = {
     "GE-5": _form("greedy", lambda f: max(3, f.effort.prompts), always="requests served beside another"),
     "GE-6": _form("greedy", lambda f: f.effort.examples // 2, long="rejections"),
     "GE-7": _form("values", lambda f: 2 * f.effort.prompts),
+    "GE-8": _form(
+        "flips",
+        lambda f: 8 * f.effort.prompts,
+        always="requests served beside another, requests without speculation beside another",
+        drafts=BOTH,
+    ),
     "LAW-1": _form("values", lambda f: f.effort.examples),
     "LAW-2": _form("draws", 1, always="numbers drawn", drafts=BOTH, filtered="tokens under a filter"),
     "LAW-3": _form("draws", len(SHAPES), always="bonus tokens", long=BOTH),
     "LAW-4": _form("values draws"),
-    "LAW-5": _form("values", 2 * len(DRAFTERS)),
+    "LAW-5": _form("cells", 3),
     "LAW-6": _form("counts", 2),
     "LAW-7": _form("leans", 2),
     "RNG-1": _form(
@@ -163,7 +168,7 @@ FORMS: Mapping[str, Form] = {
     "LIM-4": _form("drafts", 1, always="rounds beyond the drafter's limit"),
     "LIM-5": _form("greedy", lambda f: min(f.known.limits.max_batch + 2, 18)),
     "LIM-6": _form("greedy"),
-    "LIM-7": _form("greedy", 1, always="rounds"),
+    "LIM-7": _form("greedy", 1, always="tokens, rejections"),
     "LIM-8": _form("drafts", 1, always="rounds drafted behind the silence"),
     "GRF-1": _form("values", 2, always="ticks with"),
     "GRF-2": _form("values", 2, always="ticks with"),
@@ -171,7 +176,7 @@ FORMS: Mapping[str, Form] = {
     "GRF-4": _form("values", 2, always="ticks with"),
     "GRF-5": _form("values", 2, always="ticks with"),
     "GRF-6": _form("values", 1, always="captures"),
-    "GRF-7": _form("values", 2),
+    "GRF-7": _form("values", 2, always="batches grown past"),
     "TEL-1": _form("values", 4, always="cancelled"),
     "TEL-2": _form("values", 2),
     "TEL-3": _form("values", 2, placed="accepted tokens, correction tokens, bonus tokens"),

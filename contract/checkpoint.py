@@ -126,13 +126,7 @@ def read_draft(directory: Path, target: TargetConfig | None = None) -> tuple[Dra
     content = read_json(directory / "config.json")
     config = parse_draft(content)
     if target is not None:
-        for key, mine, theirs in (
-            ("vocab_size", config.vocab_size, target.vocab_size),
-            ("hidden_size", config.hidden_size, target.hidden_size),
-            ("num_target_layers", config.target_layers, target.layers),
-        ):
-            if mine != theirs:
-                raise CheckpointError(f"config.json: {key}", f"is {mine}, but the target's is {theirs}")
+        fit(config, target)
     return config, parse_quantisation(content, _hf_quant(directory))
 
 
@@ -149,6 +143,20 @@ def open_target(directory: Path | str, *, prefix: str = "") -> Checkpoint[Target
     kept = {name: tensor for name, tensor in stored.items() if name not in set(left_out)}
     tensors = account(kept, target_schema(config, quantisation), target_aliases(config))
     return Checkpoint(directory, config, quantisation, tensors, left_out)
+
+
+def fit(draft: DraftConfig, target: TargetConfig) -> None:
+    """Raise CheckpointError, naming the field, unless a drafter has the sizes of this target.
+
+    Nothing in a configuration says which target a drafter was trained for; another of the same sizes is not noticed.
+    """
+    for key, mine, theirs in (
+        ("vocab_size", draft.vocab_size, target.vocab_size),
+        ("hidden_size", draft.hidden_size, target.hidden_size),
+        ("num_target_layers", draft.target_layers, target.layers),
+    ):
+        if mine != theirs:
+            raise CheckpointError(f"config.json: {key}", f"is {mine}, but the target's is {theirs}")
 
 
 def open_draft(

@@ -21,6 +21,9 @@ deep = replace(dense.AUDIT[0], stages=8)
 other = replace(dense.AUDIT[0], mma="mxf4nvf4")
 for case in (wide, deep, other, dense.AUDIT[0]):
     print(audit.look(case, "sm_120a").faults)
+few = replace(dense.AUDIT[0], warps=2)
+print(audit.mixed([(case, audit.look(case, "sm_90a")) for case in (few, dense.AUDIT[1])]))
+print(audit.mixed([(case, audit.look(case, "sm_90a")) for case in dense.AUDIT[:2]]))
 """
 
 
@@ -43,11 +46,17 @@ def test_what_does_not_compile_for_an_architecture_is_named(said: str) -> None:
 
 
 def test_spills_shared_memory_and_the_wrong_matrix_instruction_are_faults(said: str) -> None:
-    wide, deep, other, sound = said.splitlines()[-4:]
+    wide, deep, other, sound = said.splitlines()[-6:-2]
     assert "spills" in wide
     assert "shared memory" in deep
     assert "matrix instructions" in other
     assert sound == "()"
+
+
+def test_two_kinds_of_instructions_at_the_widths_of_one_tile_are_a_fault(said: str) -> None:
+    mixed, alike = said.splitlines()[-2:]
+    assert "mixes" in mixed and "wgmma" in mixed and "'mma." in mixed
+    assert alike == "[]"
 
 
 def test_a_name_that_no_kernel_has_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

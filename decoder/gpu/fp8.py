@@ -14,10 +14,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .audit import Case
 from .emit import emit
 from .native import NATIVE, product
-from .shapes import constants, launch, variants
+from .shapes import case, variants
 from .splits import Workspace, grid_of, room
 from .tiles import Tile, tile_of, width_of
 
@@ -227,26 +226,18 @@ def linear_torch(
     return found if out is None else out.copy_(found)
 
 
-AUDIT = tuple(
-    Case(
-        f"fp8 {one.name}",
-        fp8_kernel,
-        {
-            "x_ptr": "*bf16:16",
-            "words_ptr": "*i32:16",
-            "scale_ptr": "*fp32:16",
-            "bias_ptr": "*fp32:16",
-            "out_ptr": "*bf16:16",
-            "parts_ptr": "*fp32:16",
-            "arrived_ptr": "*i32:16",
-            "rows": "i32",
-            "outputs": "i32:16",
-            "padded": "i32:16",
-            "inputs": "i32:16",
-            "pitch": "i32:16",
-        },
-        constants(one, BIASED=False, EVEN=True),
-        **launch(one),
-    )
-    for one in variants("fp8")
-)
+SIGNATURE = {
+    "x_ptr": "*bf16:16",
+    "words_ptr": "*i32:16",
+    "scale_ptr": "*fp32:16",
+    "bias_ptr": "*fp32:16",
+    "out_ptr": "*bf16:16",
+    "parts_ptr": "*fp32:16",
+    "arrived_ptr": "*i32:16",
+    "rows": "i32",
+    "outputs": "i32:16",
+    "padded": "i32:16",
+    "inputs": "i32:16",
+    "pitch": "i32:16",
+}
+AUDIT = tuple(case("fp8", fp8_kernel, one, SIGNATURE, BIASED=False, EVEN=True) for one in variants("fp8"))

@@ -13,7 +13,7 @@ from torch import Tensor
 from .audit import Case
 from .emit import emit
 from .native import NATIVE
-from .shapes import constants, launch, variants
+from .shapes import case, variants
 from .splits import Workspace, grid_of, room
 from .tiles import Tile, tile_of, width_of
 
@@ -142,7 +142,7 @@ def linear(
     out = torch.empty(rows, outputs, dtype=dtype, device=weight.device) if out is None else out
     if not rows:
         return out
-    tile = tile or tile_of(outputs, inputs, "fp8")
+    tile = tile or tile_of(outputs, inputs, "fp8 x fp8")
     width = width_of(rows)
     workspace = workspace or room(outputs, rows, tile, width, weight.device)
     warps, stages = tile.at(width)
@@ -187,44 +187,29 @@ def linear_torch(
     return found if out is None else out.copy_(found)
 
 
+SIGNATURE = {
+    "x_ptr": "*fp8e4nv:16",
+    "x_scale_ptr": "*fp32:16",
+    "weight_ptr": "*fp8e4nv:16",
+    "scale_ptr": "*fp32:16",
+    "bias_ptr": "*fp32:16",
+    "out_ptr": "*bf16:16",
+    "parts_ptr": "*fp32:16",
+    "arrived_ptr": "*i32:16",
+    "rows": "i32",
+    "outputs": "i32:16",
+    "inputs": "i32:16",
+}
+QUANTISER = {
+    "x_ptr": "*bf16:16",
+    "scale_ptr": "*fp32:16",
+    "codes_ptr": "*fp8e4nv:16",
+    "scales_ptr": "*fp32:16",
+    "width": "i32:16",
+    "pitch": "i32:16",
+}
 AUDIT = (
-    *(
-        Case(
-            f"fp8 rows, {'static' if static else 'own'} scale",
-            quantise_kernel,
-            {
-                "x_ptr": "*bf16:16",
-                "scale_ptr": "*fp32:16",
-                "codes_ptr": "*fp8e4nv:16",
-                "scales_ptr": "*fp32:16",
-                "width": "i32:16",
-                "pitch": "i32:16",
-            },
-            {"WIDTH": 8192, "STATIC": static},
-            warps=8,
-        )
-        for static in (True, False)
-    ),
-    *(
-        Case(
-            f"fp8 x fp8 {one.name}",
-            rows_kernel,
-            {
-                "x_ptr": "*fp8e4nv:16",
-                "x_scale_ptr": "*fp32:16",
-                "weight_ptr": "*fp8e4nv:16",
-                "scale_ptr": "*fp32:16",
-                "bias_ptr": "*fp32:16",
-                "out_ptr": "*bf16:16",
-                "parts_ptr": "*fp32:16",
-                "arrived_ptr": "*i32:16",
-                "rows": "i32",
-                "outputs": "i32:16",
-                "inputs": "i32:16",
-            },
-            constants(one, K=DEPTH, BIASED=False),
-            **launch(one),
-        )
-        for one in variants("fp8")
-    ),
+    Case("fp8 rows, static scale", quantise_kernel, QUANTISER, {"WIDTH": 8192, "STATIC": True}, warps=8),
+    Case("fp8 rows, own scale", quantise_kernel, QUANTISER, {"WIDTH": 8192, "STATIC": False}, warps=8),
+    *(case("fp8 x fp8", rows_kernel, one, SIGNATURE, K=DEPTH, BIASED=False) for one in variants("fp8 x fp8", "fp8")),
 )

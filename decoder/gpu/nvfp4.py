@@ -17,16 +17,17 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn.functional import pad
 
-from .audit import Case
 from .emit import emit
 from .native import NATIVE, product
-from .shapes import constants, launch, variants
+from .shapes import case, variants
 from .splits import Workspace, grid_of, room
 from .tiles import Tile, tile_of, width_of
 
 CHUNK = 128
 ROWS = 128  # outputs are padded to a multiple of so many
+AT_ONCE = 8192  # outputs that are laid out at a time: it takes some forty times their bytes
 LOST = 9  # of a weight's exponent on the way through the product
 
 PLACES = ((6, 7, 8, 15), (3, 4, 5, 12), (0, 1, 2, 9), (11, 13, 14, 10))
@@ -50,26 +51,37 @@ def lay(codes: Tensor, scale: Tensor, outer: Tensor, *, divide: bool = False) ->
     """Lay out codes [outputs, inputs / 2] with e4m3 block scales [outputs, inputs / 16] and the tensor's scale.
 
     `outer` is a scalar, or one value per output for fused modules; with `divide` it divides. A block of scale zero gets
-    codes of zero, which is what it means.
+    codes of zero, which is what it means. ValueError for a block scale that is negative or no number.
     """
     outputs, inputs = codes.shape[0], codes.shape[1] * 2
-    code = torch.stack([codes & 15, codes >> 4], dim=-1).reshape(outputs, inputs).int()
+    rows, chunks = -(-outputs // ROWS) * ROWS, -(-inputs // CHUNK)
+    words = torch.empty(chunks, rows, 16, dtype=torch.int32, device=codes.device)
+    scales = torch.empty(chunks, 2, rows, dtype=torch.int32, device=codes.device)
+    for start in range(0, rows, AT_ONCE):
+        part = slice(start, min(start + AT_ONCE, rows))
+        words[:, part], scales[:, :, part] = laid(codes[part], scale[part], part.stop - start)
+    exact = outer.float().reshape(-1).expand(outputs) if outer.numel() == 1 else outer.float()
+    exact = (1 / exact if divide else exact) * 2.0**LOST
+    return Nvfp4(words, scales, pad(exact, (0, rows - outputs)).contiguous(), outputs, inputs)
+
+
+def laid(codes: Tensor, scale: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    """Words [chunks, rows, 16] and scales [chunks, 2, rows] of the first outputs, padded up to `rows`."""
+    outputs, inputs = codes.shape[0], codes.shape[1] * 2
     byte = scale.view(torch.uint8).int()
+    if bool(((byte > 126) & (byte != 128)).any()):
+        raise ValueError("weight_scale: a block scale must be a number, and not negative")
+    code = torch.stack([codes & 15, codes >> 4], dim=-1).reshape(outputs, inputs).int()
     code = torch.where((byte & 127 == 0).repeat_interleave(16, dim=1), 0, code)
-    code = torch.nn.functional.pad(code, (0, -inputs % CHUNK, 0, -outputs % ROWS))
-    byte = torch.nn.functional.pad(widened(byte), (0, -(inputs // 16) % 8, 0, -outputs % ROWS))
-    rows, chunks = code.shape[0], code.shape[1] // CHUNK
-    halves = torch.zeros(rows, chunks, 2, 16, dtype=torch.int32, device=codes.device)
-    code = code.view(rows, chunks, 2, 4, 16)
+    code = pad(code, (0, -inputs % CHUNK, 0, rows - outputs)).view(rows, -1, 2, 4, 16)
+    byte = pad(widened(byte), (0, -(inputs // 16) % 8, 0, rows - outputs)).view(rows, -1, 2, 4)
+    halves = torch.zeros(*code.shape[:3], 16, dtype=torch.int32, device=codes.device)
     for i, places in enumerate(PLACES):
         for bit, place in enumerate(places):
             halves |= ((code[:, :, :, i] >> bit) & 1) << place
-    words = (halves[:, :, 0] | halves[:, :, 1] << 16).transpose(0, 1).contiguous()
     shifts = torch.arange(0, 32, 8, dtype=torch.int32, device=codes.device)
-    scales = (byte.view(rows, chunks, 2, 4) << shifts).sum(-1, dtype=torch.int32).permute(1, 2, 0).contiguous()
-    exact = outer.float().reshape(-1).expand(outputs) if outer.numel() == 1 else outer.float()
-    exact = (1 / exact if divide else exact) * 2.0**LOST
-    return Nvfp4(words, scales, torch.nn.functional.pad(exact, (0, rows - outputs)).contiguous(), outputs, inputs)
+    scales = (byte << shifts).sum(-1, dtype=torch.int32).permute(1, 2, 0)
+    return (halves[:, :, 0] | halves[:, :, 1] << 16).transpose(0, 1), scales
 
 
 def widened(byte: Tensor) -> Tensor:
@@ -325,13 +337,4 @@ SIGNATURE = {
     "pitch": "i32:16",
 }
 
-AUDIT = tuple(
-    Case(
-        f"nvfp4 {one.name}",
-        nvfp4_kernel,
-        SIGNATURE,
-        constants(one, BIASED=False, EVEN=True),
-        **launch(one),
-    )
-    for one in variants("nvfp4")
-)
+AUDIT = tuple(case("nvfp4", nvfp4_kernel, one, SIGNATURE, BIASED=False, EVEN=True) for one in variants("nvfp4"))

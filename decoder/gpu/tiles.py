@@ -45,7 +45,13 @@ TILES: dict[tuple[int, int, str], Tile] = {}
 """Tiles that were measured to be better than the rule's, by (outputs, inputs, format)."""
 
 WIDE, NARROW = (4, 4, 4, 8), (4, 4, 4, 4)  # warps
-STAGES = {"nvfp4": (4, 4, 3, 3), "fp8": (4, 4, 3, 2), "dense": (4, 4, 3, 2), "float32": (2, 2, 2, 2)}
+STAGES = {
+    "nvfp4": (4, 4, 3, 3),
+    "fp8": (4, 4, 3, 2),
+    "fp8 x fp8": (4, 4, 3, 2),
+    "dense": (4, 4, 3, 2),
+    "float32": (2, 2, 2, 2),
+}
 LARGE = 1024  # outputs from which on a program of NVFP4 takes 128 of them: it has more to compute per byte
 
 
@@ -59,4 +65,4 @@ def tile_of(outputs: int, inputs: int, kind: str) -> Tile:
     programs, splits = -(-outputs // size), 1
     while programs * splits < WAVE and inputs // (2 * splits) >= LEAST:
         splits *= 2
-    return Tile(size, splits, WIDE if large else NARROW, STAGES[kind])
+    return Tile(size, splits, WIDE if large or kind == "fp8 x fp8" else NARROW, STAGES[kind])

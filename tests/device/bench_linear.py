@@ -102,7 +102,7 @@ def fp8_trial(module: Module, rows: int) -> Trial:
     found = fp8_rows.quantise_torch(x)
     assert torch.equal(given.scales, found.scales) and torch.equal(given.codes.float(), found.codes.float())
     out = torch.empty(rows, module.outputs, dtype=torch.bfloat16, device="cuda")
-    space = room(module.outputs, rows, tile_of(module.outputs, module.inputs, "fp8"), width_of(rows), x.device)
+    space = room(module.outputs, rows, tile_of(module.outputs, module.inputs, "fp8 x fp8"), width_of(rows), x.device)
     return Trial(
         lambda i: fp8_rows.linear(given, weights[i], scale, out=out, workspace=space),
         lambda found: error(
