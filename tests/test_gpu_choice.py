@@ -71,3 +71,13 @@ def test_equal_scores_go_by_lowest_id() -> None:
     cold, unused = torch.zeros(BLOCKS, device=DEVICE), torch.zeros(BLOCKS, SLOTS, dtype=torch.float64, device=DEVICE)
     found = select(anchors, flat, None, None, cold, unused)
     assert torch.equal(found.tokens, candidates.ids[..., 0])
+
+
+def test_a_number_at_the_edge_of_two_candidates_draws_the_second() -> None:
+    anchors, candidates, _, _ = asked(3)
+    flat = Candidates(candidates.ids[..., :4].contiguous(), torch.zeros_like(candidates.logits[..., :4]).contiguous())
+    warm, edge = (
+        torch.ones(BLOCKS, device=DEVICE),
+        torch.full((BLOCKS, SLOTS), 0.25, dtype=torch.float64, device=DEVICE),
+    )
+    assert torch.equal(select(anchors, flat, None, None, warm, edge).tokens, candidates.ids[..., 1])

@@ -75,11 +75,12 @@ def test_logs_keep_what_may_be_rejected_and_nothing_else() -> None:
         torch.testing.assert_close(found, side, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
-def test_a_decay_close_to_one_is_exact() -> None:
+@pytest.mark.parametrize(("a", "rate"), [(-12.0, -1e3), (-20.0, -1e8)])
+def test_a_decay_close_to_one_is_exact(a: float, rate: float) -> None:
     nothing, log = torch.zeros(1, CHANNELS, device=DEVICE), pools(torch.float32)
-    a = torch.full((1, VALUE_HEADS), -12.0, device=DEVICE)
-    ones, spans = torch.ones(VALUE_HEADS, device=DEVICE), Spans(ints(0, 1), ints(0))
-    taps, rate = torch.zeros(TAPS, CHANNELS, device=DEVICE), -1000 * ones
-    found = convolution(nothing, a, a, taps, 0 * ones, rate, spans, Ledger(ints(0), ints(0), ints(0)), log)
-    expected = torch.exp(-1000 * torch.nn.functional.softplus(a.double()))
-    torch.testing.assert_close(found.gates[:, 0].double(), expected, rtol=1e-7, atol=0)
+    gates, ones = torch.full((1, VALUE_HEADS), a, device=DEVICE), torch.ones(VALUE_HEADS, device=DEVICE)
+    spans, taps = Spans(ints(0, 1), ints(0)), torch.zeros(TAPS, CHANNELS, device=DEVICE)
+    ledger = Ledger(ints(0), ints(0), ints(0))
+    found = convolution(nothing, gates, gates, taps, 0 * ones, rate * ones, spans, ledger, log)
+    expected = torch.exp(rate * torch.nn.functional.softplus(gates.double()))
+    torch.testing.assert_close(found.gates[:, 0].double(), expected, rtol=1e-6, atol=0)

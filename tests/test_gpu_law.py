@@ -24,6 +24,7 @@ SETTINGS = [
     Sampling(temperature=2.0, min_p=0.3),
     Sampling(temperature=1.0, top_k=1),
     Sampling(temperature=1.0, top_p=1e-9),
+    Sampling(temperature=1.5, top_p=0.95),
 ]
 
 
@@ -118,7 +119,8 @@ def test_a_certain_q_that_is_rejected_leaves_the_others_and_an_impossible_rest_i
     logits = torch.full((2, WIDTH), -torch.inf, device=DEVICE)
     logits[:, [3, 50]] = torch.tensor([0.0, 0.0], device=DEVICE)
     p = law(logits, filters([Sampling(temperature=1.0)] * 2))
-    numbers = Uniforms(*(torch.full((1, n), 0.999, dtype=torch.float64, device=DEVICE) for n in (1, 1, 2)))
+    sides = ((1, 0.5), (1, 0.999), (2, 0.999))  # u q(d) = p(d) rejects
+    numbers = Uniforms(*(torch.full((1, n), u, dtype=torch.float64, device=DEVICE) for n, u in sides))
     for token, q, expected in ((3, [[1.0, 0.0]], 50), (50, [[0.0, 1.0]], 3), (3, [[1.0, 1.0]], 50)):
         ids = torch.tensor([[[3, 50]]], dtype=torch.int32, device=DEVICE)
         law_of = torch.tensor([q], dtype=torch.float64, device=DEVICE)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..view import PAGE
 from .audit import Case
+from .codes import decoded
 from .native import product
 from .spans import Spans
 
@@ -38,12 +39,12 @@ class Cut(NamedTuple):
     stages: int
 
 
-CUTS = {(256, 2): Cut(512, 64, 3, 8, 2), (128, 2): Cut(512, 32, 2, 4, 3)}
-"""By head size and bytes of a query's number."""
+CUTS = {(256, 2, 2): Cut(512, 64, 3, 8, 2), (256, 2, 1): Cut(512, 32, 3, 4, 3)}
+"""By head size, and bytes of a number of queries and of the cache."""
 
 
-def cut_of(depth: int, size: int) -> Cut:
-    return CUTS.get((depth, size), Cut(512, 16, 1, 4, 2))
+def cut_of(depth: int, size: int, cached: int) -> Cut:
+    return CUTS.get((depth, size, cached), Cut(512, 32, 2, 4, 3) if size == 2 else Cut(512, 16, 1, 4, 2))
 
 
 class Parts(NamedTuple):
@@ -54,7 +55,7 @@ class Parts(NamedTuple):
     mass: Tensor  # [R, heads, pieces] float32
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["table_stride"])  # a table's width must not decide how a kernel is compiled
 def attention_kernel(
     query_ptr,
     query_stride,
@@ -123,7 +124,7 @@ def attention_kernel(
                 at = tl.where(piece == PIECES - 1, (first + keys).to(tl.int64) * own_stride + head * DEPTH, at)
             key = tl.load(keys_ptr + at[:, None] + dims[None, :], mask=known[:, None], other=0.0)
             value = tl.load(values_ptr + at[:, None] + dims[None, :], mask=known[:, None], other=0.0)
-            key, value = key.to(query_ptr.dtype.element_ty), value.to(query_ptr.dtype.element_ty)
+            key, value = decoded(key, query_ptr.dtype.element_ty), decoded(value, query_ptr.dtype.element_ty)
             next_best, next_mass, next_found = (), (), ()
             for tile in tl.static_range(TILES):
                 away = (start + rows[tile])[:, None] - (shift + keys)[None, :]
@@ -245,7 +246,7 @@ def attention(
     multiplies the result by its sigmoid. d is a power of two, heads of at least 16 dimensions.
     """
     rows, heads, depth = query.shape
-    cut, group = cut_of(depth, query.element_size()), heads // kv_heads
+    cut, group = cut_of(depth, query.element_size(), cache.element_size()), heads // kv_heads
     pieces = pieces_of(table.shape[1], cut, own is not None)
     tiles = min(cut.tiles, triton.cdiv(most * group, QUERIES))
     blocks = triton.cdiv(most * group, tiles * QUERIES)
@@ -364,7 +365,8 @@ def attention_torch(
 
 def cases(kind: str, cached: str, heads: int, kv_heads: int, depth: int, own: bool, width: int) -> tuple[Case, ...]:
     """The two kernels as they are launched, for every number of tiles."""
-    cut, group = cut_of(depth, 2 if kind == "bf16" else 4), heads // kv_heads
+    sizes = {"bf16": 2, "fp8e4nv": 1, "fp32": 4}
+    cut, group = cut_of(depth, sizes[kind], sizes[cached]), heads // kv_heads
     pieces, name = pieces_of(width, cut, own), f"{kind} over {cached} {heads}/{kv_heads}x{depth}{' own' * own}"
     rounded = dict.fromkeys(("query_ptr", "own_key_ptr", "own_value_ptr", "gate_ptr", "out_ptr"), f"*{kind}:16")
     exact = dict.fromkeys(("found_ptr", "best_ptr", "mass_ptr"), "*fp32:16")

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..arithmetic import Turns
+from ..arithmetic import Turns as Turns
 from ..formats import LARGEST
 from ..view import PAGE
 from .audit import Case
@@ -27,7 +27,7 @@ class Place(NamedTuple):
     scales: tuple[float, float] = (1.0, 1.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["table_stride"])
 def heads_kernel(
     query_ptr,
     query_stride,

@@ -43,7 +43,7 @@ def attention_trial(
     sides = noise(2, rows, 2, kv_heads, depth).unbind(1) if own else None
     mine = None if sides is None else (sides[0].contiguous(), sides[1].contiguous())
     gate, scales = None if own else noise(3, rows, count * depth), (0.5, 0.25) if cached is E4M3 else (1.0, 1.0)
-    pieces = pieces_of(WIDTH, cut_of(depth, 2), own)
+    pieces = pieces_of(WIDTH, cut_of(depth, 2, cached.itemsize), own)
     run = partial(
         attention, query, cache, spans=spans, kv_heads=kv_heads, scales=scales, window=window, causal=not own, own=mine,
         gate=gate, most=min(rows, each), parts=parts_of(rows, count, depth, pieces, query.device),
