@@ -142,30 +142,33 @@ def high(pair):
 
 
 @triton.jit
+def four(scales):
+    """The scales of the four blocks of a half, times 2^117."""
+    even = (scales & 0x00FF00FF) * 16 + 0x70007000  # blocks 0 and 2
+    odd = ((scales >> 8) & 0x00FF00FF) * 16 + 0x70007000  # 1 and 3
+    return low(even), low(odd), high(even), high(odd)
+
+
+@triton.jit
 def number(bits):
     """The float32 whose upper half these bits are."""
     return (bits << 16).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def plain(half, scales, BLOCK: tl.constexpr):
-    """What ASSEMBLY makes of one half of the words, as float32, with block BLOCK of the word of scales."""
-    scale = number(((scales >> (8 * BLOCK)) & 255) * 16 + 0x7000)
+def plain(half, scale, BLOCK: tl.constexpr):
+    """What ASSEMBLY makes of one block of one half of the words, as float32."""
     if BLOCK < 3:
-        return number((half << (3 * BLOCK)) & 0x81C0) * scale
-    return number(((half >> 6) & 0x0180) | ((half >> 5) & 0x0040) | ((half << 5) & 0x8000)) * scale
+        return number((half << (3 * BLOCK)) & 0x81C0) * scale.to(tl.float32)
+    return number(((half >> 6) & 0x0180) | ((half >> 5) & 0x0040) | ((half << 5) & 0x8000)) * scale.to(tl.float32)
 
 
 @triton.jit
 def decoded(words, low_scales, high_scales):
     """Weights [M, 16] of each of a chunk's eight blocks, times 2^-9."""
+    s0, s1, s2, s3 = four(low_scales)
+    s4, s5, s6, s7 = four(high_scales)
     if NATIVE:
-        even = (low_scales & 0x00FF00FF) * 16 + 0x70007000  # blocks 0 and 2
-        odd = ((low_scales >> 8) & 0x00FF00FF) * 16 + 0x70007000  # 1 and 3
-        s0, s1, s2, s3 = low(even), low(odd), high(even), high(odd)
-        even = (high_scales & 0x00FF00FF) * 16 + 0x70007000
-        odd = ((high_scales >> 8) & 0x00FF00FF) * 16 + 0x70007000
-        s4, s5, s6, s7 = low(even), low(odd), high(even), high(odd)
         w0, w1, w2, w3, w4, w5, w6, w7 = tl.inline_asm_elementwise(
             ASSEMBLY,
             CONSTRAINTS,
@@ -176,10 +179,8 @@ def decoded(words, low_scales, high_scales):
         )
     else:
         lower, upper = words & 0xFFFF, (words >> 16) & 0xFFFF
-        w0, w1 = plain(lower, low_scales, 0), plain(lower, low_scales, 1)
-        w2, w3 = plain(lower, low_scales, 2), plain(lower, low_scales, 3)
-        w4, w5 = plain(upper, high_scales, 0), plain(upper, high_scales, 1)
-        w6, w7 = plain(upper, high_scales, 2), plain(upper, high_scales, 3)
+        w0, w1, w2, w3 = plain(lower, s0, 0), plain(lower, s1, 1), plain(lower, s2, 2), plain(lower, s3, 3)
+        w4, w5, w6, w7 = plain(upper, s4, 0), plain(upper, s5, 1), plain(upper, s6, 2), plain(upper, s7, 3)
     return w0, w1, w2, w3, w4, w5, w6, w7
 
 
