@@ -7,6 +7,7 @@ their shapes. What Triton, CUDA and captured graphs take is an allowance, named 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 import torch
@@ -68,25 +69,26 @@ class Item:
 
 def budget(pair: Pair, load: Load) -> list[Item]:
     """Everything that is held at once."""
-    return [item for part in (weights, caches, states, buffers) for item in part(pair, load) if item.bytes] + [
-        Item("CUDA, kernels (allowance)", CONTEXT),
-        Item("captured graphs (allowance)", GRAPHS),
-    ]
+    found = [*weights(pair, load.quantise_draft), *caches(pair, load), *states(pair, load), *buffers(pair, load)]
+    found += [Item("CUDA, kernels (allowance)", CONTEXT), Item("captured graphs (allowance)", GRAPHS)]
+    return [item for item in found if item.bytes]
 
 
 def total(pair: Pair, load: Load) -> int:
     return sum(item.bytes for item in budget(pair, load))
 
 
-def weights(pair: Pair, load: Load) -> Iterator[Item]:
+@lru_cache(maxsize=8)
+def weights(pair: Pair, quantise_draft: bool) -> tuple[Item, ...]:
     """By format: linear modules, and all the rest."""
     target = target_schema(pair.target, pair.quantisation)
-    yield from by_format("target", target, set(target_linears(pair.target)), pair.quantisation)
+    found = [*by_format("target", target, set(target_linears(pair.target)), pair.quantisation)]
     if pair.draft is not None:
         linears = set(draft_linears(pair.draft))
         dense = all(pair.draft_quantisation.format_of(name) is Format.DENSE for name in linears)
-        kinds = Quantisation(Format.NVFP4) if load.quantise_draft and dense else pair.draft_quantisation
-        yield from by_format("drafter", draft_schema(pair.draft, kinds), linears, kinds)
+        kinds = Quantisation(Format.NVFP4) if quantise_draft and dense else pair.draft_quantisation
+        found += by_format("drafter", draft_schema(pair.draft, kinds), linears, kinds)
+    return tuple(found)
 
 
 def by_format(owner: str, schema: Schema, linears: set[str], kinds: Quantisation) -> Iterator[Item]:

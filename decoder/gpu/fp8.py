@@ -21,7 +21,7 @@ from .splits import Workspace, grid_of, room
 from .tiles import Tile, tile_of, width_of
 
 CHUNK = 128
-ROWS = 128  # outputs are padded to a multiple of so many
+ROWS = 256  # outputs are padded to a multiple of so many: of those of any program
 
 
 class Fp8(NamedTuple):

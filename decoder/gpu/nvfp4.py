@@ -26,7 +26,7 @@ from .splits import Workspace, grid_of, room
 from .tiles import Tile, tile_of, width_of
 
 CHUNK = 128
-ROWS = 128  # outputs are padded to a multiple of so many
+ROWS = 256  # outputs are padded to a multiple of so many: of those of any program
 AT_ONCE = 8192  # outputs that are laid out at a time: it takes some forty times their bytes
 LOST = 9  # of a weight's exponent on the way through the product
 

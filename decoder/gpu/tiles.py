@@ -10,8 +10,9 @@ from dataclasses import dataclass
 WIDTHS = (16, 32, 64, 128)
 """Rows of tokens in one program."""
 
-WAVE = 256
-"""Programs that keep a large GPU busy; smaller modules are split along their inputs."""
+WAVE, FINE_WAVE = 256, 512
+"""Programs that keep a large GPU busy; smaller modules are split along their inputs. NVFP4 takes more of them: it is as
+much bound by what a multiprocessor computes as by memory, so the multiprocessors must be given equally much."""
 
 LEAST = 256
 """Inputs that are worth a program of their own."""
@@ -63,6 +64,7 @@ def tile_of(outputs: int, inputs: int, kind: str) -> Tile:
     large = kind == "nvfp4" and outputs >= LARGE
     size = 128 if large else 64
     programs, splits = -(-outputs // size), 1
-    while programs * splits < WAVE and inputs // (2 * splits) >= LEAST:
+    wave = FINE_WAVE if large else WAVE
+    while programs * splits < wave and inputs // (2 * splits) >= LEAST:
         splits *= 2
     return Tile(size, splits, WIDE if large or kind == "fp8 x fp8" else NARROW, STAGES[kind])

@@ -12,6 +12,7 @@ import json
 import statistics
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -19,10 +20,16 @@ from typing import Any
 
 import torch
 
+from specqual.contract import Unsupported
+from specqual.decoder.gpu import need
+
 from .bench import Bench, Trial
 
 LAUNCHES = 64  # in a graph, at least
 TRIALS = 5
+PROGRAMS = ((32, 2), (64, 1), (64, 2), (64, 4), (128, 2), (128, 4), (128, 8), (256, 4), (256, 8))
+"""Outputs and warps of the programs that a sweep tries, and the splits."""
+SPLITS = (1, 2, 3, 4, 6, 8, 10, 13, 16)
 
 
 def seconds(trial: Trial) -> float:
@@ -107,18 +114,21 @@ def sweep(kind: str, only: str) -> None:
             continue
         for rows, place in ((8, 0), (120, 3)):
             found = list[tuple[float, str]]()
-            for outputs, warps in ((32, 2), (64, 2), (64, 4), (128, 4), (128, 8)):
+            own, stages = tile_of(module.outputs, module.inputs, kind), STAGES[kind][place]
+            for outputs, warps in PROGRAMS:
                 programs = -(-module.outputs // outputs)
-                splits = [s for s in (1, 2, 4, 8, 16) if module.inputs // s >= 512 and 100 <= programs * s <= 1100]
+                splits = [s for s in SPLITS if module.inputs // s >= 256 and 250 <= programs * s <= 1100]
                 for split in splits or [1]:
-                    for stages in {STAGES[kind][place], STAGES[kind][place] + 1}:
-                        tile = Tile(outputs, split, (warps,) * 4, (stages,) * 4)
-                        name = f"{outputs} outputs, {split} splits, {warps} warps, {stages} stages"
-                        try:
-                            found.append((seconds(trial(kind, module, rows, tile)) * 1e6, name))
-                        except Exception as error:  # too much shared memory, for one
-                            print(f"{module.name} {rows} rows {name}: {str(error)[:90]}", flush=True)
-            own = tile_of(module.outputs, module.inputs, kind)
+                    tile = Tile(outputs, split, (warps,) * 4, (stages,) * 4)
+                    name = f"{outputs} outputs, {split} splits, {warps} warps, {stages} stages"
+                    try:
+                        one = trial(kind, module, rows, tile)
+                        bits = one.run(0).clone()
+                        like = trial(kind, module, rows, replace(own, splits=split)).run(0)
+                        alike = "" if torch.equal(bits, like) else ", other bits than the tile in use, split alike"
+                        found.append((seconds(one) * 1e6, name + alike))
+                    except Exception as error:  # too much shared memory, for one
+                        print(f"{module.name} {rows} rows {name}: {str(error)[:90]}", flush=True)
             print(f"{kind} {module.name} {module.outputs}x{module.inputs}, {rows} rows; now {own}")
             for time, name in sorted(found)[:6]:
                 print(f"    {time:9.2f} us  {name}", flush=True)
@@ -130,8 +140,10 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("."), help="where kernels.json goes")
     parser.add_argument("--sweep", choices=["dense", "fp8", "nvfp4"], help="time other tiles of one format")
     args = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("no GPU: the kernels cannot be run here", file=sys.stderr)
+    try:
+        need.gpu()
+    except Unsupported as error:
+        print(error, file=sys.stderr)
         return 2
     capability = torch.cuda.get_device_capability()
     bandwidth = copy_bandwidth()
