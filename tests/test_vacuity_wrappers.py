@@ -21,11 +21,9 @@ class Around:
 
     def __init__(self, setup: Setup) -> None:
         self.inner = make(setup)
+        self.claims = self.inner.claims
         self.live: list[int] = []
         self.held: set[int] = set()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     def submit(self, request: Request) -> int:
         self.live.append(self.inner.submit(request))
@@ -49,6 +47,14 @@ class Around:
             if isinstance(event, Finished | Refused) and event.request_id in self.live:
                 self.live.remove(event.request_id)
         return events
+
+
+def passed_on(name: str) -> Callable[..., Any]:
+    return lambda self, *given, **named: getattr(self.inner, name)(*given, **named)
+
+
+for name in ("close", "score", "rounds", "counters", "script", "tape", "inspect", "resources", "schedule", "kernels"):
+    setattr(Around, name, passed_on(name))  # protocols are looked for on the class
 
 
 class OneAtATime(Around):
