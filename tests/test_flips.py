@@ -116,6 +116,16 @@ def test_more_flips_than_rounding_explains_are_speculations_fault_only_where_it_
     assert alike.verdict == "INCONCLUSIVE" and "with and without speculation" in alike.detail
 
 
+def test_an_engine_that_rounds_more_than_its_dtype_is_not_accused_of_what_it_does_without_speculation_too():
+    draw, said = np.random.default_rng(6), list[str]()
+    for _ in range(30):
+        cases = [drawn(draw, 24, SPREAD, arm, 3 * SPREAD) for arm in ("on", "off") for _ in range(64)]
+        said.append(decide({"kind": "flips", "cases": cases, "guards": []}).verdict)
+    assert set(said) == {"INCONCLUSIVE"}
+    cases = [drawn(draw, 24, SPREAD, arm, more * SPREAD) for arm, more in (("on", 9), ("off", 2)) for _ in range(64)]
+    assert decide({"kind": "flips", "cases": cases, "guards": []}).verdict == "VIOLATED"
+
+
 @pytest.mark.parametrize("kind", ["greedy", "flips"])
 def test_a_tie_that_the_engines_own_scores_call_none_is_left_open(kind: str):
     case = drawn(np.random.default_rng(4), 24, 4 * SPREAD) | {"plain": None, "bitwise": False}

@@ -19,6 +19,7 @@ from . import Case, greedy
 RARE = 0.01  # chance of a flip up to which a token is bet on
 STAKES = (1.0, 3.0, 10.0, 30.0, 100.0)  # of the capital, on each flip; every one is tried with a part of it
 SAFE = 0.5  # of the capital: more is never lost on one request
+DOUBT = log(20)  # evidence against two runs without speculation from which on their rounding is taken to be the engine's
 CONFIDENCE = 3.0  # over n: the rate that none of n tokens leaves possible at 95 %
 
 
@@ -82,7 +83,8 @@ def visible(cases: Sequence[Case], alpha: float) -> int | None:
 def decide(cases: Sequence[Case]) -> Decision:
     """Every token within the envelope of its own prefix, and no more flips than rounding explains.
 
-    Where an arm without speculation is beside, only what the other has won beyond it counts.
+    What an engine flips is speculation's fault where it flips as rounding does without it. Where it does not, the dtype
+    says nothing about this engine, and what is left is to compare the two arms request by request.
     """
     said = greedy.decide(cases)
     if said.verdict in (Verdict.VIOLATED, Verdict.INCONCLUSIVE):
@@ -95,13 +97,20 @@ def decide(cases: Sequence[Case]) -> Decision:
         detail = f"{_surprise(on)}; chance {exp(-won):.2g}"
         if off:
             detail += f"; between two runs without speculation {_surprise(off)}"
-        if won - beside < -log(alpha):
+        if beside > DOUBT and beyond(on, off) < -log(alpha):
             detail += ": the engine rounds more than its dtype does, with and without speculation"
             return Decision(Verdict.INCONCLUSIVE, detail)
         return Decision(Verdict.VIOLATED, detail, case=index, place=surprises(cases[index])[0])
     return Decision(
         said.verdict if not any(case["flips"] for case in cases) else Verdict.TIE_EXPLAINED, _claim(on, off)
     )
+
+
+def beyond(on: Sequence[Case], off: Sequence[Case]) -> float:
+    """Log of the e-value against two arms that flip alike: where speculation changes nothing, either answer to a prompt
+    is as likely as the other to hold more surprising flips, however much the engine rounds."""
+    more = [float(len(surprises(a)) - len(surprises(b))) for a, b in zip(on, off, strict=True)]
+    return float(statistics.excess(more, [0.0] * len(more)).max())
 
 
 def _tokens(cases: Sequence[Case]) -> int:

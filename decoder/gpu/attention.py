@@ -55,7 +55,7 @@ class Parts(NamedTuple):
     mass: Tensor  # [R, heads, pieces] float32
 
 
-@triton.jit(do_not_specialize=["table_stride"])  # a table's width must not decide how a kernel is compiled
+@triton.jit(do_not_specialize=["table_stride", "pieces"])  # a table's width must not decide how a kernel is compiled
 def attention_kernel(
     query_ptr,
     query_stride,
@@ -71,6 +71,7 @@ def attention_kernel(
     found_ptr,
     best_ptr,
     mass_ptr,
+    pieces,
     scale,
     GROUP: tl.constexpr,
     KV_HEADS: tl.constexpr,
@@ -78,7 +79,6 @@ def attention_kernel(
     WINDOW: tl.constexpr,
     CAUSAL: tl.constexpr,
     OWN: tl.constexpr,
-    PIECES: tl.constexpr,
     PIECE: tl.constexpr,
     STEP: tl.constexpr,
     TILES: tl.constexpr,
@@ -100,7 +100,7 @@ def attention_kernel(
         high = tl.minimum(high, start + tl.minimum((lane + TILES * QUERIES - 1) // GROUP, count - 1) + 1)
     keys_ptr, values_ptr, shift = cache_ptr, cache_ptr + KV_HEADS * PAGE * DEPTH, 0
     if OWN:  # noqa: SIM102 - a constant, and what follows is none
-        if piece == PIECES - 1:
+        if piece == pieces - 1:
             low, high = 0, count
             keys_ptr, values_ptr, shift = own_key_ptr, own_value_ptr, start
     if (row < count) & (low < high):
@@ -121,7 +121,7 @@ def attention_kernel(
             page = tl.load(table_ptr + sample.to(tl.int64) * table_stride + keys // PAGE, mask=known, other=0)
             at = page.to(tl.int64) * page_stride + (head * PAGE + keys % PAGE) * DEPTH
             if OWN:
-                at = tl.where(piece == PIECES - 1, (first + keys).to(tl.int64) * own_stride + head * DEPTH, at)
+                at = tl.where(piece == pieces - 1, (first + keys).to(tl.int64) * own_stride + head * DEPTH, at)
             key = tl.load(keys_ptr + at[:, None] + dims[None, :], mask=known[:, None], other=0.0)
             value = tl.load(values_ptr + at[:, None] + dims[None, :], mask=known[:, None], other=0.0)
             key, value = decoded(key, query_ptr.dtype.element_ty), decoded(value, query_ptr.dtype.element_ty)
@@ -147,13 +147,13 @@ def attention_kernel(
             lanes = lane + tile * QUERIES + tl.arange(0, QUERIES)
             real = lanes // GROUP < count
             place = (first + lanes // GROUP).to(tl.int64) * (KV_HEADS * GROUP) + head * GROUP + lanes % GROUP
-            place = place * PIECES + piece
+            place = place * pieces + piece
             tl.store(found_ptr + place[:, None] * DEPTH + dims[None, :], found[tile], mask=real[:, None])
             tl.store(best_ptr + place, best[tile], mask=real)
             tl.store(mass_ptr + place, mass[tile], mask=real)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pieces"])
 def gather_kernel(
     found_ptr,
     best_ptr,
@@ -163,6 +163,7 @@ def gather_kernel(
     out_ptr,
     first_ptr,
     start_ptr,
+    pieces,
     scale,
     ALL: tl.constexpr,
     DEPTH: tl.constexpr,
@@ -170,7 +171,6 @@ def gather_kernel(
     CAUSAL: tl.constexpr,
     OWN: tl.constexpr,
     GATED: tl.constexpr,
-    PIECES: tl.constexpr,
     PIECE: tl.constexpr,
     HEADS: tl.constexpr,
     UNROLL: tl.constexpr,
@@ -189,7 +189,7 @@ def gather_kernel(
             if CAUSAL:
                 end = start + place + 1
         best, mass = tl.full([HEADS], LOWEST, tl.float32), tl.zeros([HEADS], tl.float32)
-        found, parts = tl.zeros([HEADS, DEPTH], tl.float32), (row * ALL + heads) * PIECES
+        found, parts = tl.zeros([HEADS, DEPTH], tl.float32), (row * ALL + heads) * pieces
         for base in range(low // (PIECE * UNROLL) * UNROLL, (end + PIECE - 1) // PIECE, UNROLL):
             for step in tl.static_range(UNROLL):
                 piece = base + step
@@ -199,7 +199,7 @@ def gather_kernel(
                 )
         if OWN:
             best, mass, found = added(
-                best, mass, found, parts + PIECES - 1, real, dims, best_ptr, mass_ptr, found_ptr, DEPTH
+                best, mass, found, parts + pieces - 1, real, dims, best_ptr, mass_ptr, found_ptr, DEPTH
             )
         said = found * (scale / tl.where(real, mass, 1.0))[:, None]
         at = heads[:, None] * DEPTH + dims[None, :]
@@ -266,6 +266,7 @@ def attention(
         own_value,
         own_key.stride(0),
         *parts,
+        pieces,
         depth**-0.5 * key_scale * LOG2E,
         group,
         kv_heads,
@@ -273,7 +274,6 @@ def attention(
         window or 0,
         causal,
         own is not None,
-        pieces,
         cut.piece,
         cut.step,
         tiles,
@@ -290,6 +290,7 @@ def attention(
         gate_stride,
         out,
         *spans,
+        pieces,
         value_scale,
         heads,
         depth,
@@ -297,7 +298,6 @@ def attention(
         causal,
         own is not None,
         gate is not None,
-        pieces,
         cut.piece,
         HEADS,
         UNROLL,
@@ -363,18 +363,18 @@ def attention_torch(
     return out
 
 
-def cases(kind: str, cached: str, heads: int, kv_heads: int, depth: int, own: bool, width: int) -> tuple[Case, ...]:
+def cases(kind: str, cached: str, heads: int, kv_heads: int, depth: int, own: bool) -> tuple[Case, ...]:
     """The two kernels as they are launched, for every number of tiles."""
     sizes = {"bf16": 2, "fp8e4nv": 1, "fp32": 4}
     cut, group = cut_of(depth, sizes[kind], sizes[cached]), heads // kv_heads
-    pieces, name = pieces_of(width, cut, own), f"{kind} over {cached} {heads}/{kv_heads}x{depth}{' own' * own}"
+    name = f"{kind} over {cached} {heads}/{kv_heads}x{depth}{' own' * own}"
     rounded = dict.fromkeys(("query_ptr", "own_key_ptr", "own_value_ptr", "gate_ptr", "out_ptr"), f"*{kind}:16")
     exact = dict.fromkeys(("found_ptr", "best_ptr", "mass_ptr"), "*fp32:16")
     counts = dict.fromkeys(("table_ptr", "first_ptr", "start_ptr"), "*i32:16")
     strides = dict.fromkeys(("query_stride", "page_stride", "own_stride", "gate_stride"), "i32:16")
-    known = rounded | exact | counts | strides | {"table_stride": "i32", "scale": "fp32", "cache_ptr": f"*{cached}:16"}
-    shared = {"DEPTH": depth, "WINDOW": 2048 * own, "CAUSAL": not own, "OWN": own, "PIECES": pieces}
-    shared["PIECE"] = cut.piece
+    numbers = {"table_stride": "i32", "pieces": "i32", "scale": "fp32"}
+    known = rounded | exact | counts | strides | numbers | {"cache_ptr": f"*{cached}:16"}
+    shared = {"DEPTH": depth, "WINDOW": 2048 * own, "CAUSAL": not own, "OWN": own, "PIECE": cut.piece}
     own_sizes = {"GROUP": group, "KV_HEADS": kv_heads, "STEP": cut.step, "QUERIES": QUERIES, "PAGE": PAGE}
     ends = {"ALL": heads, "GATED": not own, "HEADS": HEADS, "UNROLL": UNROLL}
 
@@ -399,9 +399,9 @@ def cases(kind: str, cached: str, heads: int, kv_heads: int, depth: int, own: bo
 
 
 AUDIT = (
-    *cases("bf16", "bf16", 24, 4, 256, False, 256),
-    *cases("bf16", "fp8e4nv", 24, 4, 256, False, 256),
-    *cases("bf16", "bf16", 32, 8, 128, True, 256),
-    *cases("bf16", "fp8e4nv", 32, 8, 128, False, 256),
-    *cases("fp32", "fp32", 24, 4, 256, False, 256),
+    *cases("bf16", "bf16", 24, 4, 256, False),
+    *cases("bf16", "fp8e4nv", 24, 4, 256, False),
+    *cases("bf16", "bf16", 32, 8, 128, True),
+    *cases("bf16", "fp8e4nv", 32, 8, 128, False),
+    *cases("fp32", "fp32", 24, 4, 256, False),
 )

@@ -19,10 +19,11 @@ from specqual.contract import CompactLaw, Proposal, Purpose, Rule
 from .. import verify
 from ..sampling import draw as draw_row
 from .audit import Case
-from .law import BLOCK, Law, cleaned, probabilities, weight
+from .law import Law, cleaned, probabilities, weight
 from .top import entry
 
-WARPS = 4
+WARPS = 16
+BLOCK = 4096  # ids at a time
 
 
 class Verdicts(NamedTuple):
