@@ -108,7 +108,8 @@ def a_wider_envelope(header: Line, verdicts: list[Line]) -> None:
 
 def a_tie(header: Line, verdicts: list[Line]) -> None:
     header["clauses"].append("FIN-4")
-    evidence = deepcopy(VALUES) | {"guards": [{"hazard": "requests cancelled before their end", "seen": 1, "needed": 1}]}
+    guard = {"hazard": "requests cancelled before their end", "seen": 1, "needed": 1}
+    evidence = deepcopy(VALUES) | {"guards": [guard]}
     evidence["cases"][0] |= {"actual": 2, "tie": {"place": 0, "regret": 0.0, "envelope": 1.0}}
     verdicts.append({"type": "verdict"} | result("FIN-4") | {"evidence": evidence})
     decided(verdicts[-1])
