@@ -4,7 +4,7 @@ against the specification and the header.
 What this cannot show is that the evidence was gathered: whoever makes it up consistently is not found out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from math import isfinite
@@ -19,7 +19,7 @@ from .proof import prove
 from .reasons import believed, wrong
 from .replay import follows
 from .report import AGAIN, BadReport, Loaded, load
-from .statistics.budget import ALPHA, Overspent, overdrawn, total
+from .statistics.budget import ALPHA, Overspent, entry, overdrawn, parsed, total
 from .verdicts import Decision, Verdict
 
 UNDECIDED = frozenset({Verdict.SKIPPED, Verdict.ERROR})  # no evidence speaks; the reason stands in the line
@@ -187,7 +187,15 @@ def overspent(loaded: Loaded) -> list[str]:
         stated = {"alpha": ALPHA, "spent": total(line["spent"] for line in (*loaded.verdicts, *repeated(loaded)))}
     except Overspent as error:
         return [*found, str(error)]
-    found += overdrawn(stated["spent"])
+    found += [*overdrawn(stated["spent"]), *leaps(line["spent"] for line in (*loaded.verdicts, *repeated(loaded)))]
     if loaded.footer.get("budget") != stated:
         found.append("the budget: the footer states another one than the verdicts spent")
     return found
+
+
+def leaps(ledgers: Iterable[Mapping[str, float]]) -> Iterator[str]:
+    """Attempts at an error rate that only an attempt before them would have left: one that the report does not know."""
+    names = {parsed(name) for ledger in ledgers for name in ledger}
+    for purpose, attempt in sorted((purpose, attempt) for purpose, attempt in names if attempt is not None):
+        if attempt > 1 and (purpose, attempt - 1) not in names:
+            yield f"{entry(purpose, attempt)}: was paid for, and attempt {attempt - 1} is not in the report"

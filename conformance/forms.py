@@ -4,13 +4,15 @@ A verdict follows from the evidence beside it, so `specqual verify` also asks wh
 clause gathers: nothing of another kind, no fewer cases than are planned, no hazard left out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from specqual.contract import Rule
 
 from .facts import Facts
+from .rounding import EXACT, number
 from .scripts import SHAPES, greedy_patterns
 from .verdicts import Verdict
 
@@ -212,7 +214,26 @@ def misfits(clause: str, evidence: Mapping[str, Any], verdict: Verdict, facts: F
         outside = "Traced" not in facts.offers or facts.known.limits.max_batch == 1
         if guard["seen"] is None and not outside:
             found.append(f"its evidence does not say how often it saw {guard['hazard']}, though that can be seen")
+    found += lenient(clause, cases, facts)
     most = facts.effort.wanted
     if any(case.get("wanted", most) > most for case in cases):
         found.append(f"its evidence is content with a larger bias than {most}, the profile's")
+    return found
+
+
+ELSEWHERE = ("LIM", "NUM")  # chapters that judge decoders of other checkpoints, too, whose claims no header states
+
+
+def lenient(clause: str, cases: Sequence[Mapping[str, Any]], facts: Facts) -> list[str]:
+    """What the evidence excuses although the claims exclude it: a tie, other bits, or a wider envelope."""
+    if clause.startswith(ELSEWHERE):
+        return []
+    greedy, rounds, found = facts.known.greedy, number(facts.known.dtype) is not None, list[str]()
+    if any(case.get("bitwise", greedy.bitwise) is not greedy.bitwise for case in cases):
+        found.append(f"its evidence is judged as if bits were {'not ' * greedy.bitwise}claimed")
+    if any("tie" in case for case in cases) and (greedy.bitwise or not rounds):
+        found.append("its evidence excuses a tie, which the claims exclude")
+    widest = min(greedy.envelope or inf, inf if rounds else EXACT)
+    if clause.startswith("GE-") and any(case.get("envelope", 0.0) > widest for case in cases):
+        found.append(f"its evidence has a wider envelope than {widest:.3g} nats, which the claims allow")
     return found

@@ -94,6 +94,17 @@ def test_what_another_clause_took_is_no_payment(tmp_path):
     assert audit(tmp_path).differences == ("GE-1: spent what is another clause's, RNG-3 #1",)
 
 
+def test_an_attempt_whose_forerunner_is_not_in_the_report_is_named(tmp_path):
+    first, fourth = (asdict(undecided("RNG-3", "it died", RUN.replay("RNG-3"), 0.0)) for _ in range(2))
+    written(tmp_path, result() | {"spent": {}}, first, status=3)
+    loaded = load(tmp_path)
+    fourth["spent"] = {"RNG-3 #4": rate("RNG-3", 4)}
+    lines = [loaded.header, loaded.verdicts[0], {"type": "verdict"} | fourth]
+    assert changed([*lines, footer(lines[1:], 3)], tmp_path) == (
+        "RNG-3 #4: was paid for, and attempt 3 is not in the report",
+    )
+
+
 def test_shards_that_decided_one_clause_both_paid_for_it(tmp_path):
     lost = asdict(undecided("RNG-3", "it died", RUN.replay("RNG-3"), 0.0)) | {"claims": None, "offers": None}
     folders = [written(tmp_path / name, lost, status=3) for name in ("a", "b", "c")]

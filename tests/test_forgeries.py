@@ -95,6 +95,26 @@ def without_the_failing_case(header: Line, verdicts: list[Line]) -> None:
     decided(verdicts[0])
 
 
+def as_if_no_bits_were_claimed(header: Line, verdicts: list[Line]) -> None:
+    verdicts[1]["evidence"]["cases"][0] |= {"bitwise": False, "plain": [3], "against": "speculation off"}
+    decided(verdicts[1])
+
+
+def a_wider_envelope(header: Line, verdicts: list[Line]) -> None:
+    for case in verdicts[0]["evidence"]["cases"]:
+        case |= {"envelope": 50.0}
+    decided(verdicts[0])
+
+
+def a_tie(header: Line, verdicts: list[Line]) -> None:
+    header["clauses"].append("FIN-4")
+    guard = {"hazard": "requests cancelled before their end", "seen": 1, "needed": 1}
+    evidence = deepcopy(VALUES) | {"guards": [guard]}
+    evidence["cases"][0] |= {"actual": 2, "tie": {"place": 0, "regret": 0.0, "envelope": 1.0}}
+    verdicts.append({"type": "verdict"} | result("FIN-4") | {"evidence": evidence})
+    decided(verdicts[-1])
+
+
 def waived(**changes: str) -> Callable[[Line, list[Line]], None]:
     def forge(header: Line, verdicts: list[Line]) -> None:
         waiver = {"clause": "GE-2", "reason": "known", "link": "https://example.org/1", "expires": "9999-01-01"}
@@ -153,6 +173,9 @@ def what_is_not_offered(header: Line, verdicts: list[Line]) -> None:
         (guards_that_need_nothing, "GE-1: its evidence needs outputs across a page's edge 0 times"),
         (guards_that_nothing_shows, "GE-1: its evidence does not say how often it saw"),
         (without_the_failing_case, "GE-2: its evidence has 1 cases, the clause gathers 2 or more"),
+        (as_if_no_bits_were_claimed, "GE-1: its evidence is judged as if bits were not claimed"),
+        (a_wider_envelope, "GE-2: its evidence has a wider envelope than 1e-09 nats, which the claims allow"),
+        (a_tie, "FIN-4: its evidence excuses a tie, which the claims exclude"),
         (waived(clause="GE-1"), "GE-2: its waiver is one of GE-1"),
         (waived(expires="1999-01-01"), "GE-2: its waiver expired on 1999-01-01"),
         (waived(reason=" "), "GE-2: its waiver has no reason and link"),

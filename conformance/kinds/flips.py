@@ -19,7 +19,7 @@ from . import Case, greedy
 RARE = 0.01  # chance of a flip up to which a token is bet on
 STAKES = (1.0, 3.0, 10.0, 30.0, 100.0)  # of the capital, on each flip; every one is tried with a part of it
 SAFE = 0.5  # of the capital: more is never lost on one request
-DOUBT = log(20)  # evidence against two runs without speculation from which on their rounding is taken to be the engine's
+DOUBT = log(20)  # evidence against two runs without speculation from which on rounding is more than the dtype says
 CONFIDENCE = 3.0  # over n: the rate that none of n tokens leaves possible at 95 %
 
 
