@@ -10,9 +10,9 @@ from specqual.contract.kernels import Weight
 from specqual.contract.quantisation import Format
 
 from ..formats import decode
-from . import dense, fp8, nvfp4
+from . import dense, fp8, nvfp4, nvfp4_layout
 from .fp8 import Fp8
-from .nvfp4 import Nvfp4
+from .nvfp4_layout import Nvfp4
 from .quantise import to_nvfp4
 from .splits import Workspace
 
@@ -45,7 +45,7 @@ def hold(weights: Sequence[Weight], dtype: torch.dtype, *, quantise: bool = Fals
         weights = [Weight(Format.NVFP4, parts) for parts in made]
     elif kind is Format.NVFP4_PACKED:
         packed, outer = "weight_packed", "weight_global_scale"
-    return nvfp4.lay(
+    return nvfp4_layout.lay(
         torch.cat([weight.parts[packed] for weight in weights]),
         torch.cat([weight.parts["weight_scale"].view(torch.uint8) for weight in weights]).view(torch.float8_e4m3fn),
         torch.cat([each(weight, outer, packed) for weight in weights]),

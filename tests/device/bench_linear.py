@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specqual.decoder.gpu import dense, fp8, fp8_rows, nvfp4, nvfp4_block
+from specqual.decoder.gpu import dense, fp8, fp8_rows, nvfp4, nvfp4_block, nvfp4_layout
 from specqual.decoder.gpu.shapes import MODULES, Module
 from specqual.decoder.gpu.splits import room
 from specqual.decoder.gpu.tiles import Tile, tile_of, width_of
@@ -37,11 +37,11 @@ def weight_of(kind: str, module: Module, seed: int) -> Any:
     if kind == "fp8":
         codes = FINITE.cuda()[bytes_of((outputs, inputs), source).int() % len(FINITE)]
         return fp8.lay(codes.view(torch.float8_e4m3fn), torch.tensor(0.01, device="cuda"))
-    padded, chunks = -(-outputs // nvfp4.ROWS) * nvfp4.ROWS, -(-inputs // nvfp4.CHUNK)
+    padded, chunks = -(-outputs // nvfp4_layout.ROWS) * nvfp4_layout.ROWS, -(-inputs // nvfp4_layout.CHUNK)
     words = bytes_of((chunks, padded, 64), source).view(torch.int32)
     scales = (bytes_of((chunks, 2, padded * 4), source) % 48 + 136).view(torch.int32)
     outer = torch.full((padded,), 0.01, device="cuda")
-    return nvfp4.Nvfp4(words, scales, outer, outputs, inputs)
+    return nvfp4_layout.Nvfp4(words, scales, outer, outputs, inputs)
 
 
 def part_of(kind: str, weight: Any, outputs: int) -> Any:
@@ -51,7 +51,7 @@ def part_of(kind: str, weight: Any, outputs: int) -> Any:
     if kind == "fp8":
         return fp8.Fp8(weight.words[:, :outputs], weight.scale[:outputs], outputs, weight.inputs)
     scales = weight.scales[:, :, :outputs]
-    return nvfp4.Nvfp4(weight.words[:, :outputs], scales, weight.outer[:outputs], outputs, weight.inputs)
+    return nvfp4_layout.Nvfp4(weight.words[:, :outputs], scales, weight.outer[:outputs], outputs, weight.inputs)
 
 
 HELD: dict[tuple[str, Module], list[Any]] = {}
