@@ -29,7 +29,8 @@ from .verdicts import Decision, Level, Profile, Status, Verdict, exit_status
 
 Ids = tuple[int, ...]
 Pair = tuple[Ids, Ids]  # prompt, output
-FORMAT = "specqual adjudication 2"
+SHARE = ALPHA / 4  # of the error rate for the flips of one log; what two leave is the envelope's
+FORMAT = "specqual adjudication 3"
 Progress = Callable[[str, int, int], None]  # what, steps done, steps in all
 
 
@@ -124,7 +125,7 @@ def adjudicate(
     wide = torch.float64 if (number(found) or torch.float64).itemsize >= 4 else torch.float32
     said = score_many(target, pairs, dtype=wide, progress=lambda done, steps: report("judging", done, steps))
     known = dict(zip(pairs, said, strict=True))
-    arms = {name: arm(log, known, shape.vocab_size, envelope.nats) for name, log in logs.items()}
+    arms = {name: arm(log, known, shape.vocab_size, envelope) for name, log in logs.items()}
     sides = [arm.evidence.cases for arm in arms.values()]
     comparison = None if off is None else compare(*sides, couples, alone, envelope.nats)
     count = 0 if number(found) is None else measured
@@ -159,7 +160,7 @@ def rounding(target: Path, dtype: str, decisions: int, measured: int, report: Pr
             yield piece(text, usable, every, chance, LENGTH)
             report("measuring what rounding explains", done + 1, measured)
 
-    return judge.rounding(dtype, shown, lambda: ALPHA * min(1.0, DECISIONS / max(1, decisions)))
+    return judge.rounding(dtype, shown, lambda: ALPHA / 2 * min(1.0, DECISIONS / max(1, decisions)))
 
 
 def legal(output: Sequence[int], vocab_size: int) -> int:
@@ -178,35 +179,48 @@ def scorable(request: Recorded, vocab_size: int) -> tuple[int, ...]:
     return request.output if end == len(request.output) else (*request.output[:end], 0)
 
 
-def arm(log: Log, known: dict[Pair, Scored], vocab_size: int, envelope: float) -> Arm:
+def arm(log: Log, known: dict[Pair, Scored], vocab_size: int, envelope: Envelope) -> Arm:
     """The verdict on one log, from what the target says about every token."""
     cases = [case_of(log, request, known, vocab_size, envelope) for request in log.requests]
     tokens = sum(len(case["output"]) for case in cases)
-    evidence = Evidence("greedy", cases, (Guard("tokens emitted", tokens),), {"requests": len(cases)})
+    evidence = Evidence("flips", cases, (Guard("tokens emitted", tokens),), {"requests": len(cases)})
     return Arm(log, evidence, decide(evidence.json()))
 
 
-def case_of(log: Log, request: Recorded, known: dict[Pair, Scored], vocab_size: int, envelope: float) -> Case:
-    """One request as evidence of kind "greedy". A log does not say why an output ended, so every end is taken."""
+def case_of(log: Log, request: Recorded, known: dict[Pair, Scored], vocab_size: int, envelope: Envelope) -> Case:
+    """One request as evidence of kind "flips". A log does not say why an output ended, so every end is taken."""
     judged = scorable(request, vocab_size)
     said = known[request.prompt, judged]
     logprob: list[float | None] = [max(value, LOWEST) for value in said.logprob]
     if judged != request.output:
         logprob[-1] = None
+    output = request.output[: len(judged)]
     return {
+        "arm": "on",  # each log is judged by itself
         "label": log.label(request),
         "line": request.line,
         "prompt": list(request.prompt),
         "max_tokens": len(judged),
         "ending": [],
-        "output": list(request.output[: len(judged)]),
+        "output": list(output),
         "argmax": list(said.argmax),
         "logprob": logprob,
         "best": list(said.best),
         "runner_up": [max(value, LOWEST) for value in said.runner_up],
-        "envelope": envelope,
+        "envelope": envelope.nats,
+        "spread": envelope.tips,
+        "sides": 1,  # the target is exact
+        "against": "the target",
+        "flips": flips(output, said.argmax),
+        "alpha": SHARE,
+        "dtype": envelope.dtype,
         "other": dict(request.other),
     }
+
+
+def flips(output: Sequence[int], argmax: Sequence[int]) -> list[int]:
+    """The places of tokens that are not the target's best."""
+    return [place for place, (token, best) in enumerate(zip(output, argmax, strict=True)) if token != best]
 
 
 def prompts_of(log: Log) -> list[Ids]:
@@ -294,6 +308,7 @@ def to_json(found: Adjudication) -> dict[str, Any]:
             "envelope": {
                 "nats": found.envelope.nats,
                 "spread": found.envelope.spread,
+                "tips": found.envelope.tips,
                 "pairs": found.envelope.pairs,
                 "sequences": found.sequences,
             },

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .adjudicate import FORMAT, compare, paired, sealed_up, status_of
+from .adjudicate import FORMAT, SHARE, compare, flips, paired, sealed_up, status_of
 from .evidence import MalformedEvidence, decide
 from .kinds import Case
 from .recorded import DTYPES
@@ -60,16 +60,16 @@ def read(path: Path) -> dict[str, Any]:
 
 def differences(content: dict[str, Any], decisions: list[Decision]) -> Iterator[str]:
     """What does not follow; the decisions that were derived are put into the list."""
-    arms, envelope = content["arms"], float(content["envelope"]["nats"])
+    arms, envelope, tips = content["arms"], *(float(content["envelope"][name]) for name in ("nats", "tips"))
     if content["dtype"] not in DTYPES or list(arms) not in (["on"], ["off", "on"], ["on", "off"]):
         raise ValueError("dtype or arms")
-    if number(content["dtype"]) is None and envelope > EXACT:
+    if number(content["dtype"]) is None and max(envelope, tips) > EXACT:
         yield f"rounding: {content['dtype']} is exact, so nothing explains {envelope:.3g} nats"
     for name, arm in arms.items():
         decisions.append(decide(arm["evidence"]))
         if plain(decisions[-1]) != arm["decision"]:
             yield f"{name}: the report says {arm['decision']['verdict']}, its evidence says {decisions[-1]}"
-        yield from (f"{name}: {problem}" for problem in misfits(arm, envelope))
+        yield from (f"{name}: {problem}" for problem in misfits(arm, envelope, tips))
     compared = content["on_against_off"]
     if (compared is None) != (len(arms) == 1):
         yield "on against off: there must be a comparison where there are two arms, and only there"
@@ -83,19 +83,23 @@ def differences(content: dict[str, Any], decisions: list[Decision]) -> Iterator[
         yield f"exit status: the report says {content['status']}, its verdicts say {int(status_of(decisions))}"
 
 
-def misfits(arm: dict[str, Any], envelope: float) -> Iterator[str]:
+def misfits(arm: dict[str, Any], envelope: float, tips: float) -> Iterator[str]:
     """What is wrong with the evidence on one log."""
     evidence = arm["evidence"]
     cases = evidence["cases"]
     tokens = sum(len(case["output"]) for case in cases)
-    if evidence["kind"] != "greedy":
-        yield f"its evidence is of the kind {evidence['kind']}, a log's is greedy"
+    if evidence["kind"] != "flips":
+        yield f"its evidence is of the kind {evidence['kind']}, a log's is flips"
     if evidence["guards"] != [{"hazard": "tokens emitted", "seen": tokens, "needed": 1}]:
         yield f"its evidence does not count the {tokens} tokens that were emitted"
     if evidence["notes"] != {"requests": len(cases)}:
         yield f"{len(cases)} requests were judged, which is not what it says"
     if any(case["envelope"] != envelope for case in cases):
         yield f"its evidence is judged by another envelope than {envelope:.3g} nats"
+    if any((case["spread"], case["sides"], case["alpha"], case["arm"]) != (tips, 1, SHARE, "on") for case in cases):
+        yield f"its flips are judged by another spread than {tips:.3g} nats, or at another error rate than {SHARE:g}"
+    if any(case["flips"] != flips(case["output"], case["argmax"]) for case in cases):
+        yield "its flips are not the tokens that are not the best"
     if [case["line"] for case in cases] != sorted({case["line"] for case in cases}):
         yield "its requests are not in the order of the log, each once"
 

@@ -4,7 +4,7 @@ against the specification and the header.
 What this cannot show is that the evidence was gathered: whoever makes it up consistently is not found out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from math import isfinite
@@ -18,8 +18,8 @@ from .forms import misfits
 from .proof import prove
 from .reasons import believed, wrong
 from .replay import follows
-from .report import BadReport, Loaded, load
-from .statistics.budget import ALPHA, Overspent, total
+from .report import AGAIN, BadReport, Loaded, load
+from .statistics.budget import ALPHA, Overspent, entry, overdrawn, parsed, total
 from .verdicts import Decision, Verdict
 
 UNDECIDED = frozenset({Verdict.SKIPPED, Verdict.ERROR})  # no evidence speaks; the reason stands in the line
@@ -66,13 +66,21 @@ def audit(directory: Path) -> Audit:
         ):
             taken.append(clause)
     differences += [*unreached(loaded, seen), *overspent(loaded)]
-    status = status_of(loaded.verdicts, facts.profile)
+    status = status_of([*loaded.verdicts, *repeated(loaded)], facts.profile)
     if loaded.footer.get("status") != status:
         differences.append(
             f"exit status: the report says {loaded.footer.get('status')}, its verdicts say {int(status)}"
         )
     undecided = sum(line["verdict"] in UNDECIDED for line in loaded.verdicts)
     return Audit(loaded, len(loaded.verdicts) - undecided, undecided, tuple(taken), tuple(differences))
+
+
+def checked(directory: Path) -> Loaded:
+    """A report in which everything follows; BadReport names the first thing that does not."""
+    found = audit(directory)
+    if found.differences:
+        raise BadReport(found.differences[0])
+    return found.loaded
 
 
 def problems(line: dict[str, Any], facts: Facts, header: dict[str, Any]) -> Iterator[str]:
@@ -150,6 +158,18 @@ def unreached(loaded: Loaded, seen: set[str]) -> Iterator[str]:
         yield f"{name}: has a verdict, and was not selected"
 
 
+def repeated(loaded: Loaded) -> list[dict[str, Any]]:
+    """Further verdicts on clauses that have one."""
+    again = loaded.footer.get("again")
+    decided = {line["clause"] for line in loaded.verdicts}
+    whole = isinstance(again, list) and all(isinstance(one, dict) and set(one) == set(AGAIN) for one in again)
+    if not whole or any(one["clause"] not in decided or one["verdict"] not in list(Verdict) for one in again):
+        raise BadReport("the footer: again: must name clause, verdict and spent of clauses that were run again")
+    if any(not isinstance(one["spent"], dict) for one in again):
+        raise BadReport("the footer: again: does not say what was spent of the error budget")
+    return again
+
+
 def overspent(loaded: Loaded) -> list[str]:
     """What is wrong with the error budget: every error rate in evidence must have been paid for, and the sum agree."""
     found = []
@@ -161,10 +181,21 @@ def overspent(loaded: Loaded) -> list[str]:
         for alpha in (case["alpha"] for case in cases if isinstance(case, dict) and "alpha" in case):
             if alpha not in spent.values():
                 found.append(f"{line['clause']}: was decided at an error rate of {alpha}, which was not paid for")
+        strange = [name for name in spent if "#" in name and not name.startswith(f"{line['clause']} #")]
+        found += [f"{line['clause']}: spent what is another clause's, {name}" for name in strange]
     try:
-        stated = {"alpha": ALPHA, "spent": total(line["spent"] for line in loaded.verdicts)}
+        stated = {"alpha": ALPHA, "spent": total(line["spent"] for line in (*loaded.verdicts, *repeated(loaded)))}
     except Overspent as error:
         return [*found, str(error)]
+    found += [*overdrawn(stated["spent"]), *leaps(line["spent"] for line in (*loaded.verdicts, *repeated(loaded)))]
     if loaded.footer.get("budget") != stated:
         found.append("the budget: the footer states another one than the verdicts spent")
     return found
+
+
+def leaps(ledgers: Iterable[Mapping[str, float]]) -> Iterator[str]:
+    """Attempts at an error rate that only an attempt before them would have left: one that the report does not know."""
+    names = {parsed(name) for ledger in ledgers for name in ledger}
+    for purpose, attempt in sorted((purpose, attempt) for purpose, attempt in names if attempt is not None):
+        if attempt > 1 and (purpose, attempt - 1) not in names:
+            yield f"{entry(purpose, attempt)}: was paid for, and attempt {attempt - 1} is not in the report"

@@ -8,6 +8,8 @@ from .clauses import ordered
 from .report import Loaded
 from .verdicts import Verdict
 
+RUN = ("decoder", "target", "draft", "rule", "draft_length", "dtype", "options", "profile", "seed", "without")
+"""Fields of the header in which two runs of one thing are alike."""
 TOLD = frozenset({Verdict.VIOLATED, Verdict.ERROR})  # whose detail is the news, too
 
 
@@ -15,7 +17,8 @@ TOLD = frozenset({Verdict.VIOLATED, Verdict.ERROR})  # whose detail is the news,
 class Changes:
     """Clauses by what became of them: `changed` and `new` by id with what they were, `still` violated, `absent` now.
 
-    `header` are the fields of the header that are not as they were.
+    `unlike` says in which respects this is a run of something else; `header` are the other fields of the header that
+    are not as they were.
     """
 
     changed: Mapping[str, str]
@@ -23,6 +26,7 @@ class Changes:
     still: tuple[str, ...]
     absent: tuple[str, ...]
     same: int
+    unlike: tuple[str, ...]
     header: tuple[str, ...]
 
 
@@ -33,14 +37,16 @@ def compare(before: Loaded, header: Mapping[str, Any], results: Iterable[Mapping
     now = {line["clause"]: line for line in results}
     changed = {name: earlier[name]["verdict"] for name in now if name in earlier and differs(earlier[name], now[name])}
     kept = [name for name in now if name in earlier and name not in changed]
-    fields = [name for name in before.header if name not in ("hash", "type")]
+    fields = [name for name in before.header if name not in ("hash", "type", "date", "clauses")]
+    other = [name for name in fields if before.header[name] != header.get(name)]
     return Changes(
         changed,
         ordered(now.keys() - earlier.keys()),
         ordered(name for name in kept if now[name]["verdict"] == Verdict.VIOLATED),
         ordered(earlier.keys() - now.keys()),
         len(kept),
-        tuple(name for name in fields if before.header[name] != header.get(name)),
+        tuple(f"{name} {header.get(name)}, was {before.header[name]}" for name in RUN if name in other),
+        tuple(name for name in other if name not in RUN),
     )
 
 

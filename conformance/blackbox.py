@@ -35,11 +35,11 @@ class Watched:
     trajectory: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
 
     @classmethod
-    def of(cls, judge: Judge, request: Request, nats: float, planned: int) -> "Watched":
-        """Watch a request for at least `planned` samples, in whole batches."""
-        cells, p, slack = joint_cells(judge, request, nats)
-        batches = -(-planned // BATCH)
-        return cls(request, cells, p, slack, nodes(judge, request, nats, TOKENS), batches * BATCH, [0] * len(p))
+    def of(cls, judge: Judge, request: Request, nats: float, planned: int, alpha: float) -> "Watched":
+        """Watch a request for at least `planned` samples, in whole batches; its joint law is tested at rate alpha."""
+        planned = -(-planned // BATCH) * BATCH
+        cells, p, slack = joint_cells(judge, request, nats, planned, alpha / 2)
+        return cls(request, cells, p, slack, nodes(judge, request, nats, TOKENS), planned, [0] * len(p))
 
     def see(self, output: Sequence[int]) -> None:
         self.counts[self.cells.get(tuple(output[:TOKENS]), len(self.cells))] += 1

@@ -4,21 +4,22 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 from zlib import crc32
 
 from specqual.contract import Request, Sampling
 
-from .compare import RECURRENT, compare
+from .compare import compare
 from .drive import NotOffered, guarded
 from .evidence import Case, Evidence, Guard
-from .generators import PAGE
-from .history import CHUNKS, Cast, Step, cast_of, told
+from .generators import PAGE, sizes
+from .history import Cast, Step, cast_of, told
 from .lab import Lab
 from .machine import Stage, draw
 from .origin import explained, origin
-from .player import Player, Unlike
+from .played import Unlike
+from .player import Player
 from .shrink import Steps, shrink
+from .states import recurrent
 from .twin import Twin, look
 
 
@@ -33,6 +34,7 @@ class Story:
     unlike: dict[str, Unlike]
     counts: Counter[str]
     longest: int  # K
+    shrunk: str = ""  # from what, for one that was
 
 
 @dataclass
@@ -48,10 +50,7 @@ class Campaign:
 
     def __post_init__(self) -> None:
         self.twin = self.lab.twin
-        with self.twin.fresh() as decoder:
-            lags = (0, 1) if takes(decoder, lag=1) else (0,)
-            chunks = tuple(size for size in CHUNKS if takes(decoder, chunk=size))
-        self.stage = Stage(cast_of(self.lab), self.lab.longest, lags, chunks)
+        self.stage = Stage(cast_of(self.lab), self.lab.longest, self.twin.sizes)
 
     def play(self, steps: Steps, cast: Cast | None = None) -> Story:
         """Play a history on a decoder of its own, and compare it with the twin."""
@@ -71,14 +70,18 @@ class Campaign:
         request = self.stage.cast[0]
         self.twin.plain(replace(request, max_tokens=2, sampling=Sampling(), n=1))
         state = next(iter(self.twin.states([request.prompt]).values()))
-        return any(name.endswith(RECURRENT) for name in state.tensors)
+        return bool(recurrent(state.tensors))
 
     @cached_property
     def gradual(self) -> bool:
         """Whether a prompt of more than a chunk can be seen half filled behind a tick."""
-        request = Request(prompt=(self.stage.cast[0].prompt[0],) * (2 * PAGE + 5), max_tokens=2)
+        if not self.twin.sizes.chunks:
+            return False
+        chunk = self.twin.sizes.chunk(PAGE)
+        length, budget = sizes(self.lab, 2 * chunk + 5, 2)
+        request = Request(prompt=(self.stage.cast[0].prompt[0],) * length, max_tokens=budget)
         with self.twin.fresh() as decoder:
-            guarded("schedule", lambda: decoder.schedule(chunk=PAGE))
+            guarded("schedule", lambda: decoder.schedule(chunk=chunk))
             request_id = guarded("submit", lambda: decoder.submit(request))
             guarded("step", decoder.step)
             state = look(decoder, request_id, 0)
@@ -87,7 +90,7 @@ class Campaign:
     @cached_property
     def lagging(self) -> bool:
         """Whether the decoder takes a commit lag."""
-        return 1 in self.stage.lags
+        return 1 in self.twin.sizes.lags
 
     def owning(self) -> None:
         """Raise NotOffered where there is nothing to account for."""
@@ -120,7 +123,8 @@ class Campaign:
 
         unlike = story.unlike[chapter]
         steps = shrink(story.steps[: unlike.place + 1], fails, self.lab.effort.shrinks)
-        return stories[steps] if steps in stories else self.play(steps)
+        small = stories[steps] if steps in stories else self.play(steps)
+        return replace(small, shrunk=f"from {len(story.steps)} steps") if chapter in small.unlike else story
 
     def evidence(self, chapter: str, guards: Sequence[str]) -> Evidence:
         """What the random histories say about a chapter; the hazards named by `guards` must have occurred in them."""
@@ -166,7 +170,9 @@ def case_of(story: Story, chapter: str) -> Case:
         "rules": len(steps),
         "comparisons": story.comparisons,
         "largest": story.largest,
+        "ties": story.counts["ties"],
         "difference": seen,
+        **({"shrunk": story.shrunk} if story.shrunk else {}),
     }
 
 
@@ -176,21 +182,12 @@ def allowed(lab: Lab, steps: Steps) -> Steps:
     for step in steps:
         if step.verb == "submit" and kept and not lab.has("batches"):
             kept.append(Step("drain"))
-        dropped = (step.verb == "set_lag" and not lab.has("lag")) or (step.verb == "chunk" and not lab.has("chunks"))
+        wanted = {
+            "set_lag": lab.has("lag"),
+            "bucket": lab.has("buckets"),
+            "chunk": lab.has("chunks") and bool(lab.twin.sizes.chunks),
+        }
         lengths = lab.has("unequal-drafts") and (step.amount or lab.has("silent-rounds"))
-        if not dropped and (step.verb != "draft" or lengths):
-            kept.append(step)
+        if wanted.get(step.verb, True) and (step.verb != "draft" or lengths):
+            kept.append(replace(step, amount=lab.twin.sizes.chunk(step.amount)) if step.verb == "chunk" else step)
     return tuple(kept)
-
-
-def takes(decoder: Any, **sizes: int) -> bool:
-    """Whether the decoder follows this schedule; a ValueError says that it has no such thing."""
-
-    def ask() -> bool:
-        try:
-            decoder.schedule(**sizes)
-        except ValueError:
-            return False
-        return True
-
-    return guarded("schedule", ask)

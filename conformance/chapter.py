@@ -3,7 +3,8 @@
 import json
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import wraps
 from importlib import import_module
 from math import isfinite
 from pathlib import Path
@@ -20,6 +21,8 @@ from .evidence import Evidence, decide
 from .facts import offered, plain
 from .lab import Lab
 from .proof import prove
+from .seams import seam
+from .statistics.budget import PLAN, entry, rate
 from .verdicts import Decision, Outcome, Verdict, outcome
 from .waivers import Waiver, waive
 
@@ -90,7 +93,8 @@ def undecided(clause: str, problem: str, replay: str, seconds: float) -> Result:
     """The ERROR of a clause that came to no verdict, because the test process died or another plugin broke its test."""
     evidence = Evidence("occurrences", notes={"traceback": problem}).json()
     detail = f"no verdict was reached: {problem.strip().splitlines()[-1] if problem.strip() else 'the test failed'}"
-    return Result(clause, Verdict.ERROR, detail, None, evidence, "", replay, round(seconds, 3))
+    spent = {entry(clause, 1): rate(clause, 1)} if clause in PLAN else {}  # for all that is known
+    return Result(clause, Verdict.ERROR, detail, None, evidence, "", replay, round(seconds, 3), spent=spent)
 
 
 def clause_of(nodeid: str) -> str | None:
@@ -102,11 +106,15 @@ def clause_of(nodeid: str) -> str | None:
     return next((mark.args[0] for mark in getattr(test, "pytestmark", ()) if mark.name == "clause"), None)
 
 
-def clause(identifier: str) -> Callable[[Gather], Callable[..., None]]:
-    """Turn a function (lab) -> Evidence into the test of a clause; its name stays the test's name."""
+def clause(identifier: str, *, sees: tuple[str, ...] | None = None) -> Callable[[Gather], Callable[..., None]]:
+    """Turn a function (lab) -> Evidence into the test of a clause; its name stays the test's name.
+
+    `sees` names the seams that it looks through where they are offered; then the verdict says which were.
+    """
     about = CLAUSES[identifier]
 
     def decorate(gather: Gather) -> Callable[..., None]:
+        gather = gather if sees is None else naming(gather, sees)
         GATHERERS[identifier] = gather
 
         @pytest.mark.clause(identifier)
@@ -121,6 +129,17 @@ def clause(identifier: str) -> Callable[[Gather], Callable[..., None]]:
         return test
 
     return decorate
+
+
+def naming(gather: Gather, sees: tuple[str, ...]) -> Gather:
+    """The same evidence, with the seams that it was seen by."""
+
+    @wraps(gather)
+    def gathered(lab: Lab) -> Evidence:
+        found = gather(lab)
+        return replace(found, notes={**found.notes, **seam(lab, *sees)})
+
+    return gathered
 
 
 def asked_of(lab: Lab) -> dict[str, Any]:

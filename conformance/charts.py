@@ -89,7 +89,9 @@ def by_length(rounds: Sequence[tuple[int, int, int]]) -> Chart | None:
 def regrets(verdicts: Sequence[Line]) -> Chart | None:
     """Histogram of regrets, by power of ten."""
     counts, envelope = Counter[int](), 0.0
-    judging = [line for line in verdicts if line["evidence"]["kind"] == "greedy" and line["evidence"]["cases"]]
+    judging = [
+        line for line in verdicts if line["evidence"]["kind"] in ("greedy", "flips") and line["evidence"]["cases"]
+    ]
     for line in judging:
         for case in line["evidence"]["cases"]:
             envelope = max(envelope, float(case["envelope"]))

@@ -66,6 +66,10 @@ CLAUSES: dict[str, Clause] = {
 }
 PLACES = {identifier: place for place, identifier in enumerate(CLAUSES)}
 JUDGE_ONLY = frozenset({"LAW-1"})  # says something about the suite, nothing about the decoder
+SHRINKING = frozenset(
+    "GE-1 GE-2 GE-3 GE-4 GE-6 LAW-1 SMP-7 RWD-1 REC-1 ISO-1 SCH-1 CXL-1 RES-1 "
+    "GRF-1 GRF-2 GRF-3 GRF-4 GRF-5 GRF-7".split()
+)  # clauses whose counterexample is the smallest that was found, and says so
 PLAYED = frozenset({"RWD", "REC", "ISO", "SCH", "CXL", "RES"})  # chapters that look at the same histories
 
 

@@ -1,21 +1,22 @@
 """A played history against the twin: states equal a replay of the tokens, outputs and rounds a request alone."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
-
-import torch
 
 from specqual.contract import FinishReason, Round, State
 
 from .drive import NotOffered
 from .generators import edges
 from .kinds import parting
+from .kinds.values import excused
 from .lab import Lab
 from .looks import Look
-from .player import Played, Player, Unlike
+from .played import Played, Unlike
+from .player import Player
+from .states import first_difference, largest, recurrent, rows
+from .ties import tie_of
 from .twin import Ids, Twin
 
-RECURRENT = (".state", ".conv")
 ORDER_ONE = 0.1  # a tolerance beyond this is as large as the numbers of a state are
 DECIDED = {"draft", "selector"}  # policies that may give a round other drafts among neighbours than alone
 
@@ -95,48 +96,6 @@ def unlike_states(one: Played, seen: Look, expected: State, tolerance: float) ->
             yield Unlike(chapter, seen.place, f"{where}: {first[0]}", *first[1:], tolerance)
 
 
-def rows(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: tensor for name, tensor in sorted(tensors.items()) if not name.endswith(RECURRENT)}
-
-
-def recurrent(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: tensor for name, tensor in sorted(tensors.items()) if name.endswith(RECURRENT)}
-
-
-def first_difference(
-    expected: Mapping[str, torch.Tensor],
-    actual: Mapping[str, torch.Tensor],
-    positions: Mapping[str, Sequence[int]],
-    wanted: Mapping[str, Sequence[int]],
-    tolerance: float,
-) -> Iterator[tuple[str, Any, Any]]:
-    """What is different, and both values; nothing where no number differs by more than the tolerance."""
-    if list(expected) != list(actual):
-        yield "names of tensors", list(expected), list(actual)
-        return
-    for name, tensor in expected.items():
-        mine, theirs = list(wanted.get(name, ())), list(positions.get(name, ()))
-        if mine != theirs:
-            yield f"positions of {name}", mine, theirs
-        elif tensor.shape != actual[name].shape:
-            yield f"shape of {name}", list(tensor.shape), list(actual[name].shape)
-        else:
-            off = (tensor.double() - actual[name].double()).abs().flatten(1) if tensor.numel() else torch.zeros(0, 1)
-            bad = ~(off <= tolerance)  # so that NaN differs
-            if bad.any():
-                row = int(bad.any(1).nonzero()[0])
-                column = int(bad[row].nonzero()[0])
-                at = f", position {mine[row]}" if mine else ""
-                values = (float(side.flatten(1)[row, column]) for side in (tensor, actual[name]))
-                yield (f"{name} row {row}{at}", *values)
-
-
-def largest(expected: Mapping[str, torch.Tensor], actual: Mapping[str, torch.Tensor]) -> float:
-    """The largest difference of any number; zero where nothing can be compared."""
-    pairs = [(tensor, actual[name]) for name, tensor in expected.items() if name in actual and tensor.numel()]
-    return max((float((a.double() - b.double()).abs().max()) for a, b in pairs if a.shape == b.shape), default=0.0)
-
-
 def shapes(player: Player, one: Played) -> None:
     """Count the shapes of rounds, behind each sample's first."""
     for r in one.rounds:
@@ -156,7 +115,7 @@ def shapes(player: Player, one: Played) -> None:
             player.counts["undrafted behind an acceptance"] += silent and before.accepted > 0
             player.counts["drafted behind undrafted"] += silent and bool(behind.proposals)
     player.counts["prompts begun before"] += one.warm is not None
-    if one.warm is not None and one.rounds and one.disturbed is None:
+    if one.warm is not None and one.rounds and one.disturbed is None and player.size is not None:
         player.counts["prefix hits"] += one.rounds[0].target_forwards < -(-len(one.request.prompt) // player.size)
 
 
@@ -256,11 +215,8 @@ def tied(player: Player, one: Played) -> tuple[str, Any, Any] | None:
     for sample, said in enumerate(one.samples):
         full = list(alone.samples[sample])
         wanted = full if one.cancelled is None else full[: len(said)]
-        place = parting(wanted, said)
-        if place is not None:
-            judged = player.lab.judge.judge(one.request, said[: place + 1])
-            logprob = judged.logprob[place] if place < len(judged.logprob) else None
-            if logprob is None or judged.best[place] - logprob > player.lab.envelope():
+        if parting(wanted, said) is not None:
+            if not excused(tie_of(player.lab, one.request, wanted, said)):
                 return f"output of sample {sample}", wanted, said
             player.counts["ties"] += 1
         elif len(wanted) != len(said):

@@ -12,7 +12,7 @@ from random import Random
 
 import numpy as np
 
-from specqual.contract import Request, Sampling
+from specqual.contract import Method, Request, Sampling
 from specqual.contract.errors import CheckpointError
 from specqual.reference.drafter import DraftContext, load_drafter
 from specqual.reference.sampling import Law, order
@@ -22,6 +22,15 @@ from .bracket import bracket
 from .evidence import Case
 from .judge import Judge
 
+TINY = "nano/dense"  # the target of those fixtures whose drafters are told by method
+TINY_DRAFTS = {
+    Method.DFLASH: "nano/dense-dflash",
+    Method.DFLASH2: "nano/dense-dflash2",
+    Method.DFLASH_SELECTOR: "nano/dense-selector",
+    Method.DFLASH_CONV: "nano/dense-conv",
+    Method.MARKOV: "nano/dense-markov",
+    Method.ASSISTED: "nano/llama",
+}
 LENGTH = 6  # tokens of a prompt
 CELLS = 8  # of the law behind a prefix: the likeliest tokens one by one, the others together
 RARE = 0.03  # chance of a prefix below which it is not worth watching

@@ -41,12 +41,12 @@ def decisions(lab: Lab, request: Request, rounds: list[Round], number: Number, *
     output: list[int] = []
     for r in rounds:
         found += [] if scripted else _drafted(lab, request, r, number)
-        found += _verified(lab, request, output, r, number)
+        found += verified(lab, request, output, r, number)
         output += r.committed
     return found
 
 
-def _drawn(key: Key, token: int, law: Law, slack: float, number: Number) -> Case:
+def drawn(key: Key, token: int, law: Law, slack: float, number: Number) -> Case:
     """One token drawn from a law [V], and how far rounding may move the edges of its interval."""
     low, high = interval(law, token)
     place = {"purpose": str(key.purpose), "position": key.position, "token": token}
@@ -59,10 +59,11 @@ def _drafted(lab: Lab, request: Request, r: Round, number: Number) -> Iterator[C
         q = dense(law, nothing)
         if q is not None:
             key = Key(request.seed, r.sample, r.start + 1, r.start + 1 + slot, Purpose.DRAFT)
-            yield _drawn(key, draft, q, SUMS, number)
+            yield drawn(key, draft, q, SUMS, number)
 
 
-def _verified(lab: Lab, request: Request, output: list[int], r: Round, number: Number) -> Iterator[Case]:
+def verified(lab: Lab, request: Request, output: list[int], r: Round, number: Number) -> Iterator[Case]:
+    """The decisions of one round behind an output: acceptance of its drafts, and the token behind them."""
     rule, nats, first = lab.claims.rule, lab.envelope(), r.start + 1
     alone = rule in (Rule.NONE, Rule.SAMPLER_MATCH)  # the target's draw knows nothing of the round
     for slot, token in enumerate(r.committed[: r.accepted + 1]):
@@ -71,7 +72,7 @@ def _verified(lab: Lab, request: Request, output: list[int], r: Round, number: N
         position, rejected = first + slot, slot == r.accepted
         if alone or slot == len(r.proposals):
             key = Key(request.seed, r.sample, position if alone else first, position, Purpose.BONUS)
-            yield _drawn(key, token, p, given.slack, number)
+            yield drawn(key, token, p, given.slack, number)
             continue
         draft = r.proposals[slot]
         law = judged(rule, dense(r.q[slot], p), draft, given.law)
@@ -85,7 +86,7 @@ def _verified(lab: Lab, request: Request, output: list[int], r: Round, number: N
                 left[token] = TRACE  # nothing in the reference, something within rounding
             slack = min(1.0, 2 * given.slack / max(mass - given.slack, 1e-300))
             key = Key(request.seed, r.sample, first, position, Purpose.RESIDUAL)
-            yield _drawn(key, token, residual(left, 0 * law), slack, number)
+            yield drawn(key, token, residual(left, 0 * law), slack, number)
 
 
 def case_of(lab: Lab, answer: Answer, number: Number, *, label: str, scripted: bool = False) -> Case:

@@ -17,6 +17,7 @@ from specqual.contract import (
     Refused,
     Request,
     Round,
+    Schedulable,
     Tokens,
     Traced,
     Unsupported,
@@ -24,7 +25,7 @@ from specqual.contract import (
 )
 
 T = TypeVar("T")
-TURNS = count(1)  # of everything that is heard
+TICKS, TURNS = count(1), count(1)  # of every step, and of everything that is heard
 
 
 class DecoderError(Exception):
@@ -76,8 +77,9 @@ class Answer:
     """Everything that came back for one request.
 
     `samples` are the output ids; `finals` counts final events, `late` the tokens that came after the first of them.
-    `told` are its tokens as they came, event by event; `rounds` are None where the decoder is not Traced. `span` are
-    the places of its first and its last tokens among all that ever came; None if none did.
+    `told` are its tokens as they came, event by event, and `ticks` the step that brought each; `rounds` are None where
+    the decoder is not Traced. `span` are the places of its first and its last tokens among all that ever came; None if
+    none did.
     """
 
     request: Request
@@ -90,6 +92,7 @@ class Answer:
     late: int
     rounds: tuple[Round, ...] | None
     told: tuple[Tokens, ...]
+    ticks: tuple[int, ...] = ()
     span: tuple[int, int] | None = None
 
     @property
@@ -113,9 +116,19 @@ class Answer:
         return " · ".join(words)
 
 
-def overlap(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:
-    """Whether two spans of places, both ends included, have one in common."""
-    return one is not None and other is not None and one[0] <= other[1] and other[0] <= one[1]
+def together(decoder: Decoder, one: Answer, other: Answer) -> bool:
+    """Whether two requests of one batch were served together.
+
+    A step of a Schedulable decoder is one tick: tokens of both came in one, other than the one in which one of them
+    ended and the other began. Else a step may wait for output, and all that can be seen is whether each began before
+    the other had ended.
+    """
+    if one.span is None or other.span is None:
+        return False
+    if isinstance(decoder, Schedulable):
+        handed = {one.ticks[-1]} & {other.ticks[0]} | {one.ticks[0]} & {other.ticks[-1]}
+        return bool(set(one.ticks) & set(other.ticks) - handed)
+    return one.span[0] <= other.span[1] and other.span[0] <= one.span[1]
 
 
 def serve(decoder: Decoder, requests: Sequence[Request], seconds: float = 120.0) -> tuple[Answer, ...]:
@@ -146,7 +159,7 @@ def serve_any(
     if len(places) < len(ids):
         raise DecoderError("submit gave the same id to two requests")
     samples: list[list[list[int]]] = [[[] for _ in range(r.n)] for r in requests]
-    told: list[list[Tokens]] = [[] for _ in requests]
+    told: list[list[tuple[int, Tokens]]] = [[] for _ in requests]
     finals: list[list[Finished | Refused]] = [[] for _ in requests]
     late = [0] * len(requests)
     spans: list[tuple[int, int] | None] = [None] * len(requests)
@@ -157,6 +170,7 @@ def serve_any(
         elif monotonic() > stop:
             waiting = sum(not events for events in finals)
             raise DecoderError(f"{waiting} of {len(requests)} requests did not finish within {seconds:g} seconds")
+        now = next(TICKS)
         for event in guarded("step", decoder.step, max(1.0, stop - monotonic())):
             place = places.get(event.request_id)
             if place is None:
@@ -172,7 +186,7 @@ def serve_any(
                     raise DecoderError(f"an event names sample {event.sample} of {requests[place].n}")
                 else:
                     samples[place][event.sample].extend(int(token) for token in event.ids)
-                    told[place].append(event)
+                    told[place].append((now, event))
             else:
                 finals[place].append(event)
         if on_tick is not None:
@@ -196,7 +210,8 @@ def serve_any(
                 len(finals[place]),
                 late[place],
                 rounds,
-                tuple(told[place]),
+                tuple(event for _, event in told[place]),
+                tuple(when for when, _ in told[place]),
                 spans[place],
             )
         )

@@ -6,7 +6,7 @@ time. A short probe measures the pace of the decoder and target at hand, and the
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -44,7 +44,7 @@ GROWS = {  # the sizes that a clause's cost goes with, where its profile was not
     "DRF": ("prompts",),
 }
 PROBE, PROBED = 16, 2  # tokens, requests
-REQUESTS, CELLS = 4, 16  # of a black box, whose outputs are counted; cells of a law that are told apart
+REQUESTS, CELLS = 4, 64  # of a black box, whose outputs are counted; cells of a law that are told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def estimate(lab: Lab, clauses: Iterable[str]) -> list[Row]:
             continue
         seconds = cost["decoder"] * now.decoder / then.decoder + cost["beside"] * now.judge / then.judge
         factor = growth(paid, profile, lab.run.profile)
-        rows.append(Row(name, round(cost["tokens"] * factor), seconds * factor, visible(lab, name, cost["kind"])))
+        rows.append(Row(name, round(cost["tokens"] * factor), seconds * factor, visible(lab, name, cost)))
     return rows
 
 
@@ -129,20 +129,21 @@ def pace(lab: Lab, clock: Callable[[], float] = perf_counter) -> Pace:
     return Pace(decoder, (clock() - started) / sum(map(len, ids)))
 
 
-def visible(lab: Lab, name: str, kind: str) -> str:
-    """The smallest effect that the clause will be able to see."""
-    if kind == "counts":
+def visible(lab: Lab, name: str, cost: Mapping[str, Any]) -> str:
+    """The smallest effect that the clause will be able to see; `cost` says what its evidence was like when recorded."""
+    if cost["kind"] == "counts":
         samples = lab.effort.samples // REQUESTS
         even = [1 / CELLS] * CELLS, [samples // CELLS] * CELLS
-        bias = statistics.test(*even, rate(name, 1) / 4 / REQUESTS).visible
-        return f"a bias of {bias:.2g} (total variation), less behind single prefixes"
-    if kind in ("greedy", "draws", "drafts", "laws") and number(lab.claims.dtype) is not None:
+        bias = statistics.test(*even, rate(name, 1) / 4 / REQUESTS, cells=CELLS).visible
+        return f"a bias of {bias:.2g} (total variation) of likely outputs, less behind single prefixes"
+    compared = cost["kind"] in ("values", "histories") and not lab.claims.greedy.bitwise
+    if (cost["tolerant"] or compared) and number(lab.claims.dtype) is not None:
         return f"whatever rounding to {lab.claims.dtype} does not explain"
     return ANY
 
 
-def table(rows: list[Row]) -> list[str]:
-    """Lines to print: a row a clause, and what it comes to."""
+def table(rows: list[Row], profile: Profile) -> list[str]:
+    """Lines to print: a row a clause, what it comes to, and where that comes from."""
     lines = [f"{'clause':<8} {'minutes':>8} {'tokens':>9}  smallest effect that would be seen"]
     for row in rows:
         minutes = "?" if row.seconds is None else f"{row.seconds / 60:.2f}"
@@ -152,4 +153,8 @@ def table(rows: list[Row]) -> list[str]:
     seconds, tokens = sum(row.seconds or 0.0 for row in rows), sum(row.tokens or 0 for row in rows)
     unknown = sum(row.seconds is None for row in rows)
     without = f", without {unknown} whose costs are not known" if unknown else ""
-    return [*lines, f"{'together':<8} {seconds / 60:>8.2f} {tokens:>9,}  in one process; -n shares it{without}"]
+    lines.append(f"{'together':<8} {seconds / 60:>8.2f} {tokens:>9,}  in one process; -n shares it{without}")
+    known = recorded(profile)
+    if known is not profile:
+        lines.append(f"{profile} was not recorded: derived from what {known} took, by the sizes of the two profiles")
+    return lines

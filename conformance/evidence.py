@@ -10,10 +10,12 @@ from typing import Any
 from .kinds import (
     Case,
     acceptance,
+    cells,
     changes,
     counts,
     drafts,
     draws,
+    flips,
     greedy,
     histories,
     laws,
@@ -63,10 +65,12 @@ def _occurrences(cases: Sequence[Case]) -> Decision:
 
 KINDS: dict[str, Callable[[Sequence[Case]], Decision]] = {
     "greedy": greedy.decide,
+    "flips": flips.decide,
     "values": values.decide,
     "draws": draws.decide,
     "drafts": drafts.decide,
     "laws": laws.decide,
+    "cells": cells.decide,
     "counts": counts.decide,
     "leans": leans.decide,
     "ledger": ledger.decide,

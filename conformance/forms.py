@@ -4,14 +4,15 @@ A verdict follows from the evidence beside it, so `specqual verify` also asks wh
 clause gathers: nothing of another kind, no fewer cases than are planned, no hazard left out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from specqual.contract import Rule
 
 from .facts import Facts
-from .joint import DRAFTERS
+from .rounding import EXACT, number
 from .scripts import SHAPES, greedy_patterns
 from .verdicts import Verdict
 
@@ -76,11 +77,17 @@ FORMS: Mapping[str, Form] = {
     "GE-5": _form("greedy", lambda f: max(3, f.effort.prompts), always="requests served beside another"),
     "GE-6": _form("greedy", lambda f: f.effort.examples // 2, long="rejections"),
     "GE-7": _form("values", lambda f: 2 * f.effort.prompts),
+    "GE-8": _form(
+        "flips",
+        lambda f: 8 * f.effort.prompts,
+        always="requests served beside another, requests without speculation beside another",
+        drafts=BOTH,
+    ),
     "LAW-1": _form("values", lambda f: f.effort.examples),
     "LAW-2": _form("draws", 1, always="numbers drawn", drafts=BOTH, filtered="tokens under a filter"),
     "LAW-3": _form("draws", len(SHAPES), always="bonus tokens", long=BOTH),
     "LAW-4": _form("values draws"),
-    "LAW-5": _form("values", 2 * len(DRAFTERS)),
+    "LAW-5": _form("cells", 3),
     "LAW-6": _form("counts", 2),
     "LAW-7": _form("leans", 2),
     "RNG-1": _form(
@@ -163,7 +170,7 @@ FORMS: Mapping[str, Form] = {
     "LIM-4": _form("drafts", 1, always="rounds beyond the drafter's limit"),
     "LIM-5": _form("greedy", lambda f: min(f.known.limits.max_batch + 2, 18)),
     "LIM-6": _form("greedy"),
-    "LIM-7": _form("greedy", 1, always="rounds"),
+    "LIM-7": _form("greedy", 1, always="tokens, rejections"),
     "LIM-8": _form("drafts", 1, always="rounds drafted behind the silence"),
     "GRF-1": _form("values", 2, always="ticks with"),
     "GRF-2": _form("values", 2, always="ticks with"),
@@ -171,7 +178,7 @@ FORMS: Mapping[str, Form] = {
     "GRF-4": _form("values", 2, always="ticks with"),
     "GRF-5": _form("values", 2, always="ticks with"),
     "GRF-6": _form("values", 1, always="captures"),
-    "GRF-7": _form("values", 2),
+    "GRF-7": _form("values", 2, always="batches grown past"),
     "TEL-1": _form("values", 4, always="cancelled"),
     "TEL-2": _form("values", 2),
     "TEL-3": _form("values", 2, placed="accepted tokens, correction tokens, bonus tokens"),
@@ -207,7 +214,26 @@ def misfits(clause: str, evidence: Mapping[str, Any], verdict: Verdict, facts: F
         outside = "Traced" not in facts.offers or facts.known.limits.max_batch == 1
         if guard["seen"] is None and not outside:
             found.append(f"its evidence does not say how often it saw {guard['hazard']}, though that can be seen")
+    found += lenient(clause, cases, facts)
     most = facts.effort.wanted
     if any(case.get("wanted", most) > most for case in cases):
         found.append(f"its evidence is content with a larger bias than {most}, the profile's")
+    return found
+
+
+ELSEWHERE = ("LIM", "NUM")  # chapters that judge decoders of other checkpoints, too, whose claims no header states
+
+
+def lenient(clause: str, cases: Sequence[Mapping[str, Any]], facts: Facts) -> list[str]:
+    """What the evidence excuses although the claims exclude it: a tie, other bits, or a wider envelope."""
+    if clause.startswith(ELSEWHERE):
+        return []
+    greedy, rounds, found = facts.known.greedy, number(facts.known.dtype) is not None, list[str]()
+    if any(case.get("bitwise", greedy.bitwise) is not greedy.bitwise for case in cases):
+        found.append(f"its evidence is judged as if bits were {'not ' * greedy.bitwise}claimed")
+    if any("tie" in case for case in cases) and (greedy.bitwise or not rounds):
+        found.append("its evidence excuses a tie, which the claims exclude")
+    widest = min(greedy.envelope or inf, inf if rounds else EXACT)
+    if clause.startswith("GE-") and any(case.get("envelope", 0.0) > widest for case in cases):
+        found.append(f"its evidence has a wider envelope than {widest:.3g} nats, which the claims allow")
     return found

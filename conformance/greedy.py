@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from specqual.contract import Request
+from specqual.contract import Request, Sampling, Scoring
 
-from .drive import Answer
+from .drive import Answer, guarded
 from .evidence import Case, decide
 from .lab import Lab
 from .verdicts import Decision, Verdict
@@ -39,11 +39,26 @@ def case_of(
         "acceptances": sum(r.accepted > 0 for r in answer.rounds or ()),
         "rejections": sum(r.accepted < len(r.proposals) for r in answer.rounds or ()),
     }
+    case["own"] = own_regrets(lab, request, case)
     decision = verdict_of(case)
     if decision.place is not None and decision.place < len(judged.argmax):
         case["history"] = answer.history(decision.place)
         case["top"] = [list(pair) for pair in lab.judge.top(request, answer.output[: decision.place])]
     return case
+
+
+def own_regrets(lab: Lab, request: Request, case: Case) -> list[tuple[int, float]] | None:
+    """The tokens that are not the reference's best, with how much worse than the best they are in the engine's own
+    scores (nats); None where it offers none, or where they would not be those that the token was chosen by."""
+    decoder, columns = lab.decoder, zip(case["output"], case["argmax"], case["logprob"], strict=True)
+    if not isinstance(decoder, Scoring) or request.sampling != Sampling() or request.min_tokens:
+        return None
+    places = [i for i, (token, best, logprob) in enumerate(columns) if token != best and logprob is not None]
+    if not places:
+        return []
+    output = tuple(case["output"][: places[-1] + 1])
+    regrets = guarded("score", lambda: decoder.score(request.prompt, output)).regret
+    return [(place, float(regrets[place])) for place in places]
 
 
 def verdict_of(case: Case) -> Decision:
@@ -90,16 +105,19 @@ def shrink(request: Request, wrong: Wrong, place: int, attempts: int, round_: in
 
 
 def minimal(lab: Lab, serve: Serve, case: Case, request: Request, rebuild: Callable[[Answer], Case]) -> Case:
-    """The case of the smallest request that still fails, or the given case if it fails only once."""
+    """The case of the smallest request that still fails, or the given case if it fails only once; it says what it was
+    shrunk from."""
     place = verdict_of(case).place
-    if place is None:
-        return case
     latest: dict[Request, Case] = {}
 
     def wrong(candidate: Request) -> int | None:
         latest[candidate] = again = rebuild(serve(candidate))
         decision = verdict_of(again)
-        return decision.place if decision.verdict is Verdict.VIOLATED else None
+        if decision.verdict is not Verdict.VIOLATED:
+            return None
+        return len(again["output"]) if decision.place is None else decision.place
 
-    small = shrink(request, wrong, place, lab.effort.attempts, lab.longest + 1)
-    return latest.get(small, case)
+    start = len(case["output"]) if place is None else place  # an end too early is behind the last token
+    small = shrink(request, wrong, start, lab.effort.attempts, lab.longest + 1)
+    shrunk = f"from a prompt of {len(request.prompt)} and a budget of {request.max_tokens}"
+    return latest.get(small, case) | {"shrunk": shrunk}

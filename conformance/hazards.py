@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from specqual.contract import Decoder, FinishReason, Request, Round, Traced
 
-from .drive import Answer, overlap, serve
+from .drive import Answer, serve, together
 from .evidence import Guard
 from .generators import FARTHEST
 from .history import PAGE
@@ -47,7 +47,12 @@ def unlike_lengths(lab: "Lab", answers: Iterable[Answer]) -> int:
 
 def drafts(lab: "Lab") -> list[str]:
     """What must have happened in histories for speculation to have been there at all."""
-    return ["rounds with drafts"] if lab.longest else []
+    return ["rounds with drafts"] if lab.speculative else []
+
+
+def own_drafts(lab: "Lab", answers: Iterable[Answer]) -> list[Guard]:
+    """Rounds in which the configured drafter drafted; none where there is no such drafter."""
+    return [traced(lab, "rounds with drafts", len(drafted(answers)))] if lab.drafts else []
 
 
 def traced(lab: "Lab", hazard: str, seen: int, needed: int = 1) -> Guard:
@@ -57,19 +62,21 @@ def traced(lab: "Lab", hazard: str, seen: int, needed: int = 1) -> Guard:
 
 def speculation(lab: "Lab", answers: Iterable[Answer]) -> list[Guard]:
     """Drafts that stayed and drafts that did not; none where nobody drafts."""
-    if not lab.longest:
+    if not lab.speculative:
         return []
     rounds = drafted(answers)
     accepted, rejected = sum(r.accepted > 0 for r in rounds), sum(r.accepted < len(r.proposals) for r in rounds)
     return [traced(lab, "acceptances", accepted), traced(lab, "rejections", rejected)]
 
 
-def batch(lab: "Lab", requests: Sequence[Request], decoder: Decoder | None = None) -> tuple[Answer, ...]:
+def batch(
+    lab: "Lab", requests: Sequence[Request], decoder: Decoder | None = None, seconds: float = 120.0
+) -> tuple[Answer, ...]:
     """The answers to requests that are there together, of the configured decoder or another one."""
     decoder = decoder or lab.decoder
     if lab.has("batches"):
-        return serve(decoder, requests)
-    return tuple(serve(decoder, [request])[0] for request in requests)
+        return serve(decoder, requests, seconds)
+    return tuple(serve(decoder, [request], seconds)[0] for request in requests)
 
 
 def beside(
@@ -88,11 +95,17 @@ def beside(
     count = 0
     for batch in batches:
         for place, one in enumerate(batch):
-            others = [o for o in (*batch[:place], *batch[place + 1 :]) if overlap(one.span, o.span)]
+            others = [o for o in (*batch[:place], *batch[place + 1 :]) if together(lab.decoder, one, o)]
             if mixed:
                 others = [other for other in others if one.request.sampling.greedy > other.request.sampling.greedy]
             count += bool(others)
     return Guard(hazard, count)
+
+
+def at_once(answers: Sequence[Answer]) -> int:
+    """The most requests of a batch that had begun and not ended at some moment."""
+    spans = [answer.span for answer in answers if answer.span is not None]
+    return max((sum(first <= start <= last for first, last in spans) for start, _ in spans), default=0)
 
 
 def edges_crossed(answers: Iterable[Answer]) -> int:

@@ -12,7 +12,6 @@ from .generators import CHUNK, FARTHEST, PAGE, prompt, sizes, usable
 if TYPE_CHECKING:
     from .lab import Lab
 
-CHUNKS = (256, 1, 16, 48, 64)
 FAMILIES = 3
 
 

@@ -39,8 +39,8 @@ class Effort:
     examples: int  # drawn by Hypothesis
     changes: int  # of a checkpoint, per clause
     samples: int  # of a black box, at most: evidence ends them early
-    long: int  # outputs of it, of `tokens` tokens each
-    wanted: float  # total variation below which a law holds
+    long: int  # outputs of it with speculation, and as many without, of `tokens` tokens each
+    wanted: float  # total variation, or lean, below which a law holds
     attempts: int  # to shrink a failing request
     histories: int  # of at least 50 rules
     replays: int  # of states per history, beside those that a plain run passes
@@ -49,10 +49,10 @@ class Effort:
 
 
 EFFORTS = {
-    Profile.QUICK: Effort(4, 32, 12, 12, 12, 1_200, 24, 0.35, 24, 3, 4, 60, 48),
-    Profile.CORE: Effort(16, 96, 24, 100, 60, 40_000, 160, 0.1, 100, 100, 4, 200, 300),
-    Profile.NIGHTLY: Effort(16, 96, 24, 100, 60, 100_000, 800, 0.1, 100, 2_000, 4, 200, 2_000),
-    Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 400_000, 2_100, 0.03, 200, 400, 8, 400, 1_000),
+    Profile.QUICK: Effort(4, 32, 12, 12, 12, 2_400, 48, 0.45, 24, 3, 4, 60, 48),
+    Profile.CORE: Effort(16, 96, 24, 100, 60, 40_000, 160, 0.15, 100, 100, 4, 200, 300),
+    Profile.NIGHTLY: Effort(16, 96, 24, 100, 60, 100_000, 1_000, 0.12, 100, 2_000, 4, 200, 2_000),
+    Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 400_000, 2_100, 0.1, 200, 400, 8, 400, 1_000),
 }
 MEASURED, LENGTH = 48, 32  # sequences that rounding is measured on, and tokens of each
 
@@ -193,8 +193,16 @@ class Lab:
 
     @property
     def drafts(self) -> bool:
-        """Whether a drafter is configured, beside any that a test may pass in."""
-        return self.longest > 0 and self.claims.method not in (Method.NONE, Method.SCRIPTED)
+        """Whether a drafter is configured, beside any that a test may pass in: one that the decoder claims, or one that
+        it was given, even if it claims to draft nothing."""
+        setup, claims = self.run.setup, self.claims
+        given = setup.draft is not None and setup.rule is not Rule.NONE
+        return given or (self.longest > 0 and claims.method not in (Method.NONE, Method.SCRIPTED))
+
+    @property
+    def speculative(self) -> bool:
+        """Whether anybody may draft."""
+        return self.longest > 0 or self.drafts
 
     @property
     def longest(self) -> int:

@@ -7,12 +7,13 @@ from typing import Any
 
 from specqual import fixtures
 from specqual.contract import Decoder, Make, Rule, Setup, Unsupported
+from specqual.contract.errors import CheckpointError
 
 from .chapter import Result
 from .check import decided
 from .clauses import CLAUSES, ordered, selected, status_of
 from .lab import Lab, Run
-from .options import DEFAULTS, listed
+from .options import DEFAULTS, fitting, listed
 from .resolve import resolve
 from .verdicts import MEANING, Outcome, Profile, Status, Verdict, outcome
 from .waivers import Waiver
@@ -57,6 +58,10 @@ def check(
     pair = (
         default() if target is None else (folder("target", target), None if draft is None else folder("draft", draft))
     )
+    try:
+        fitting(*pair)
+    except CheckpointError as error:
+        raise ValueError(f"draft: {error}") from None
     setup = Setup(
         target=pair[0],
         draft=pair[1],

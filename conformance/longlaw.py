@@ -1,7 +1,7 @@
-"""Long sampled outputs on the run's own target, each token under its own prefix: bets on the ways it may lean.
+"""Long sampled outputs on the run's own target, with speculation and without it: the ways in which they may lean.
 
-A gain is f(x) - E_p f, where f in [0, 1] was fixed before the token x: given everything earlier its mean is the bias
-of that token. Bets and intervals are made token by token, so nothing is assumed of the tokens of one request.
+A token's gain is f(x) - E_p f, where f in [0, 1] was fixed before the token x: given everything earlier its mean is the
+bias of that token. An output's lean is the mean gain of its tokens, which may depend on one another as they like.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,11 @@ from .contexts import Draft
 from .drive import Answer, serve
 from .evidence import Case
 from .judge import Judge
-from .statistics import Bets, mean, noise, to_dict, update
+from .kinds import leans
+from .statistics import noise
 
 PATIENCE = 600.0  # seconds for a batch of long outputs
+DIGITS = 6  # of a lean, in evidence
 
 
 def gains(p: Law, q: Law | None, token: int, v: float) -> dict[str, float]:
@@ -47,79 +49,78 @@ def gains(p: Law, q: Law | None, token: int, v: float) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Arm:
-    """What the tokens of one arm have shown of one lean; the trajectory is of tokens and powers of ten."""
-
-    plain: Bets = field(default_factory=Bets)
-    up: Bets = field(default_factory=Bets)  # bets that the lean is there
-    down: Bets = field(default_factory=Bets)  # that it is away from it
-    slack: float = 0.0  # Σ of what rounding explains, token by token
-    trajectory: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
-
-    def see(self, gain: float, slack: float) -> None:
-        self.plain = update(self.plain, [(gain,)])
-        self.up = update(self.up, [(max(-1.0, gain - slack),)])
-        self.down = update(self.down, [(max(-1.0, -gain - slack),)])
-        self.slack += slack
-
-    def mark(self) -> None:
-        power = mean([self.up.log_e, self.down.log_e]) / log(10)
-        self.trajectory.append((self.plain.requests, round(min(power, CEILING), 3)))
-
-
-@dataclass(slots=True)
-class Leans:
-    """Judges the answers of one arm; `allowances` are the biases that its bets tolerate, by lean."""
+    """What one arm has answered: the lean of each output by name, and what rounding explains of it."""
 
     judge: Judge
     draft: Draft
     nats: float
     seed: int
-    allowances: Mapping[str, float] = field(default_factory=dict)
-    arms: dict[str, Arm] = field(default_factory=dict)
-    answers: int = 0
+    leans: list[dict[str, float]] = field(default_factory=list)
+    slack: list[float] = field(default_factory=list)
+    accepted: int = 0  # rounds with an accepted draft, and with a rejected one, where the decoder is Traced
+    rejected: int = 0
 
     def see(self, answer: Answer) -> None:
         request, output = answer.request, answer.output
         self.judge.forward((*request.prompt, *output))  # one pass serves every prefix
+        gained, slack = dict[str, list[float]](), 0.0
         for place, token in enumerate(output):
             given = bracket(self.judge.row(request, output[:place]), request.sampling, self.nats)
-            v, q = noise(self.seed, self.answers, place), self.draft(request, output[:place])
+            v, q = noise(self.seed, len(self.leans), place), self.draft(request, output[:place])
             for lean, gain in gains(given.law, q, token, v).items():
-                allowed = self.allowances.get(lean, 0.0)
-                arm = self.arms.setdefault(lean, Arm(Bets(), Bets(allowed), Bets(allowed)))
-                arm.see(min(max(gain, -1.0), 1.0), given.slack)
-        self.answers += 1
+                gained.setdefault(lean, []).append(gain)
+            slack += given.slack
+        self.leans.append({lean: round(sum(each) / len(each), DIGITS) for lean, each in gained.items()})
+        self.slack.append(slack / len(output))
+        self.accepted += sum(r.accepted > 0 for r in answer.rounds or ())
+        self.rejected += sum(r.accepted < len(r.proposals) for r in answer.rounds or ())
 
-    @property
-    def log_e(self) -> float:
-        """The log e-value of all bets together."""
-        return mean([bets.log_e for arm in self.arms.values() for bets in (arm.up, arm.down)])
+
+@dataclass(slots=True)
+class Pairs:
+    """Both arms on the same prompts. The trajectory of a lean is of pairs and powers of ten."""
+
+    on: Arm
+    off: Arm
+    told: Mapping[str, object]  # of every case
+    trajectories: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+
+    def cases(self) -> list[Case]:
+        """The evidence so far, a case for each lean that every output has."""
+        both = [*self.on.leans, *self.off.leans]
+        allowed = [round(sum(pair), DIGITS + 3) for pair in zip(self.on.slack, self.off.slack, strict=True)]
+        return [
+            {
+                "label": f"lean {lean}",
+                "on": [one[lean] for one in self.on.leans],
+                "off": [one[lean] for one in self.off.leans],
+                "allowed": allowed,
+                "trajectory": self.trajectories.setdefault(lean, [(0, 0.0)]),
+            }
+            | dict(self.told)
+            for lean in (both[0] if both else ())
+            if all(lean in one for one in both)
+        ]
+
+    def mark(self) -> None:
+        for lean, case in zip(self.trajectories, self.cases(), strict=True):
+            power = float(leans.evidence([case])[-1]) / log(10)
+            self.trajectories[lean].append((len(self.on.leans), round(min(power, CEILING), 3)))
 
 
 def listen(
-    decoder: Decoder, leans: Leans, requests: Sequence[Request], rows: int, chance: Random, enough: float
-) -> None:
-    """Serve requests, `rows` at a time and each under a new seed, until the log e-value is `enough`."""
+    pairs: Pairs, decoders: tuple[Decoder, Decoder], requests: Sequence[Request], rows: int, chance: Random
+) -> list[Case]:
+    """Serve requests with speculation and without, `rows` at a time and each under a new seed, until the evidence
+    suffices or they are used up."""
+    cases = list[Case]()
     for start in range(0, len(requests), rows):
-        batch = [replace(request, seed=chance.randrange(2**63)) for request in requests[start : start + rows]]
-        for answer in serve(decoder, batch, PATIENCE):
-            leans.see(answer)
-        for arm in leans.arms.values():
-            arm.mark()
-        if leans.log_e >= enough:
-            return
-
-
-def case(lean: str, on: Arm, off: Arm | None, alpha: float, wanted: float, more: Mapping[str, object]) -> Case:
-    """The evidence about one lean; the states of its bets are all that a verdict needs."""
-    return {
-        "label": f"lean {lean}",
-        "on": to_dict(on.plain),
-        "up": to_dict(on.up),
-        "down": to_dict(on.down),
-        "off": to_dict(off.plain) if off is not None else None,
-        "trajectory": on.trajectory,
-        "slack": on.slack / max(on.plain.requests, 1),
-        "alpha": alpha,
-        "wanted": wanted,
-    } | dict(more)
+        for arm, decoder in zip((pairs.on, pairs.off), decoders, strict=True):
+            batch = [replace(request, seed=chance.randrange(2**63)) for request in requests[start : start + rows]]
+            for answer in serve(decoder, batch, PATIENCE):
+                arm.see(answer)
+        cases = pairs.cases()
+        pairs.mark()
+        if cases and leans.evidence(cases).max() >= leans.enough(leans.rate_of(cases)):
+            break
+    return cases

@@ -1,15 +1,20 @@
 """Long runs: every draft rejected, beside plain decoding; and what is held as the length grows."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from specqual.contract import Finished, Proposal, Request, ScriptContext, Tokens
 
-from .compare import first_difference, largest, tolerance_of
+from .compare import tolerance_of
 from .drive import DecoderError, guarded
 from .evidence import Case
+from .kinds.values import excused
 from .lab import Lab
 from .scripts import allowed
+from .states import first_difference, largest
+from .ties import tie_of
 from .twin import look
 
 EVERY = 8  # tokens between two comparisons of states
@@ -19,14 +24,23 @@ class Arm:
     """One decoder with one request, advanced token by token."""
 
     def __init__(self, decoder: Any, request: Request) -> None:
-        self.decoder, self.output, self.ended = decoder, list[int](), False
+        self.decoder, self.request, self.output, self.ended = decoder, request, list[int](), False
         self.id = guarded("submit", lambda: decoder.submit(request))
+
+    def follow(self, output: Sequence[int]) -> None:
+        """Go on behind another output than its own, as a new request that has it in its prompt."""
+        if not self.ended:
+            guarded("cancel", lambda: self.decoder.cancel(self.id))
+        left = self.request.max_tokens - len(output)
+        longer = replace(self.request, prompt=(*self.request.prompt, *output), max_tokens=left)
+        self.output, self.ended = list(output), False
+        self.id = guarded("submit", lambda: self.decoder.submit(longer))
 
     def advance(self, tokens: int) -> None:
         """Step until so many tokens are out, or the request has ended."""
         idle = 0
         while len(self.output) < tokens and not self.ended:
-            events = guarded("step", self.decoder.step)
+            events = [event for event in guarded("step", self.decoder.step) if event.request_id == self.id]
             self.output += [int(t) for event in events if isinstance(event, Tokens) for t in event.ids]
             self.ended = any(isinstance(event, Finished) for event in events)
             idle = 0 if events else idle + 1
@@ -36,7 +50,7 @@ class Arm:
 
 def rejected(lab: Lab, request: Request) -> tuple[Case, int, int]:
     """A run in which no draft is right, against one that drafts nothing: the first difference, the rejections, and how
-    many states were compared."""
+    many states were compared. Where the two part at a tie, the other one goes on behind the first one's tokens."""
     twin, vocabulary = lab.campaign.twin, lab.claims.limits.vocab_size
     with ExitStack() as stack:
         rejecting, plain = (Arm(stack.enter_context(twin.fresh()), request) for _ in range(2))
@@ -51,13 +65,17 @@ def rejected(lab: Lab, request: Request) -> tuple[Case, int, int]:
 
         guarded("script", lambda: rejecting.decoder.script(wrong))
         guarded("schedule", lambda: plain.decoder.schedule(draft=0))
-        compared, different, worst = 0, None, 0.0
+        compared, ties, different, worst = 0, 0, None, 0.0
         while different is None and not rejecting.ended:
             rejecting.advance(len(rejecting.output) + 1)
             plain.advance(len(rejecting.output))
             count = len(rejecting.output)
             if plain.output[:count] != rejecting.output:
-                different = ("output", plain.output[-4:], rejecting.output[-4:])
+                if not excused(tie_of(lab, request, plain.output[:count], rejecting.output)):
+                    different = ("output", plain.output[-4:], rejecting.output[-4:])
+                elif not rejecting.ended:
+                    plain.follow(rejecting.output)
+                ties += 1
             elif count % EVERY == 0 and not rejecting.ended and len(plain.output) == count:
                 mine, other = (look(arm.decoder, arm.id, 0) for arm in (plain, rejecting))
                 if mine is not None and other is not None:
@@ -77,6 +95,7 @@ def rejected(lab: Lab, request: Request) -> tuple[Case, int, int]:
         "rules": len(rejecting.output),
         "comparisons": compared + len(rejecting.output),
         "largest": worst,
+        "ties": ties,
         "difference": seen,
     }
     return case, sum(bool(r.proposals) and not r.accepted for r in rounds), compared
@@ -85,10 +104,10 @@ def rejected(lab: Lab, request: Request) -> tuple[Case, int, int]:
 def held(lab: Lab, request: Request) -> tuple[list[Case], int]:
     """Pages held, token by token, against what the visible rows need, and how far the longest window was passed.
 
-    The page size is not in the contract, so it is measured: the first length that takes another page than the first
-    token did. Beyond what its rows fill, a stream may hold one page at either end, and one for the round to come.
+    A decoder that does not tell its page size has it inferred: from the first length that takes another page than the
+    first token did. Beyond what its rows fill, a stream may hold one page at either end, and one for the round to come.
     """
-    size, passed, cases = None, 0, list[Case]()
+    inferred, passed, cases = None, 0, list[Case]()
     with lab.campaign.twin.fresh() as decoder:
         arm = Arm(decoder, request)
         while not arm.ended:
@@ -97,15 +116,17 @@ def held(lab: Lab, request: Request) -> tuple[list[Case], int]:
             if state is None:
                 continue
             counts = [len(places) for name, places in sorted(state.positions.items()) if name.endswith(".key")]
-            if size is None:
+            if inferred is None and state.page_size is None:
                 if len(state.pages) <= len(counts):
                     continue
-                size = max(1, state.length - 1 - lab.longest)
+                inferred = max(1, state.length - 1 - lab.longest)
+            size = state.page_size or inferred or 1
+            told = f"{size} positions" if state.page_size else f"at least {size} positions, as inferred"
             most = sum(-(-count // size) + 2 for count in counts)
             passed = max(passed, state.length - min(counts, default=state.length))
             cases.append(
                 {
-                    "what": f"{state.length} tokens, {len(state.pages)} pages of at least {size}: more than {most}",
+                    "what": f"{state.length} tokens, {len(state.pages)} pages of {told}: more than {most}",
                     "expected": 0,
                     "actual": max(0, len(state.pages) - most),
                 }

@@ -7,6 +7,7 @@ compared and shrunk as plain data, so that a failure can be told in words and lo
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from random import Random
 
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
@@ -14,22 +15,23 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from specqual.contract import Request
 
-from .history import CHUNKS, Step, family_of
+from .history import Step, family_of
+from .sizes import Sizes
 
 RULES = 63  # of one history, at most; Hypothesis leaves some out, and at least 50 shall run
 DRAWN = 200  # histories drawn, until one is worth playing
 AT_ONCE = 6  # submissions that may wait for each other
 FILLING = 4  # ticks that a prompt may take, roughly
+PADDED = 6  # changes of the padding bucket
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What the rules choose from. `lags` and `chunks` are those that the decoder takes."""
+    """What the rules choose from; `sizes` are those that the decoder takes."""
 
     cast: tuple[Request, ...]
     longest: int  # K
-    lags: tuple[int, ...] = (0, 1)
-    chunks: tuple[int, ...] = CHUNKS
+    sizes: Sizes
 
 
 class Machine(RuleBasedStateMachine):
@@ -135,7 +137,8 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data())
     def schedule(self, data: st.DataObject) -> None:
         """Another chunk, or another lag."""
-        choices = [("chunk", size) for size in self.stage.chunks] + [("set_lag", size) for size in self.stage.lags] * 2
+        sizes = self.stage.sizes
+        choices = [("chunk", size) for size in sizes.chunks] + [("set_lag", size) for size in sizes.lags] * 2
         verb, amount = data.draw(st.sampled_from(choices))
         self.write(verb, amount=amount)
 
@@ -171,8 +174,16 @@ def draw(stage: Stage, number: int) -> tuple[Step, ...]:
     try:
         run_state_machine_as_test(seed(number)(Numbered), settings=limits)
     except _Drawn as drawn:
-        return drawn.steps
+        return padded(drawn.steps, stage.sizes.buckets, Random(number))
     raise AssertionError(f"none of {DRAWN} drawn histories is worth playing")
+
+
+def padded(steps: Sequence[Step], buckets: Sequence[int], chance: Random) -> tuple[Step, ...]:
+    """The history with another padding bucket now and then; nothing else of it depends on that."""
+    found = list(steps)
+    for place in sorted(chance.sample(range(1, len(steps)), PADDED), reverse=True) if buckets else ():
+        found.insert(place, Step("bucket", amount=chance.choice(buckets)))
+    return tuple(found)
 
 
 def worthwhile(steps: Sequence[Step]) -> bool:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .audit import audit
+from .audit import checked
 from .clauses import CLAUSES, ordered, status_of
-from .report import ROOT, BadReport, Loaded, canonical, footer, render, sealed
+from .report import AGAIN, ROOT, BadReport, Loaded, canonical, footer, render, sealed
+from .statistics.budget import overdrawn
 from .verdicts import Profile
 
 CHAINED = {"hash"}
@@ -24,41 +25,45 @@ def merge(directories: Sequence[Path], out: Path) -> list[dict[str, Any]]:
     BadReport for a shard that is truncated or altered or whose verdicts do not follow from their evidence; Unlike where
     two headers differ in anything but clauses and date, or where a clause that was decided twice came out differently.
     """
-    shards = {directory: checked(directory) for directory in directories}
+    shards = {directory: shard(directory) for directory in directories}
     if out.resolve() in {directory.resolve() for directory in directories}:
         raise Unlike(f"--out: {out} is one of the reports to merge")
-    (first, shard), *others = shards.items()
+    (first, begun), *others = shards.items()
     for directory, other in others:
-        same(shard.header, other.header, first, directory)
+        same(begun.header, other.header, first, directory)
     found: dict[str, tuple[Path, dict[str, Any]]] = {}
+    again: list[dict[str, Any]] = []
     for directory, loaded in shards.items():
+        again += loaded.footer["again"]
         for line in loaded.verdicts:
             before, known = found.setdefault(line["clause"], (directory, line))
+            if known is not line:
+                again.append({name: line[name] for name in AGAIN})
             for name in SAID:
                 if known[name] != line[name]:
                     told = f"{known[name]!r} in {before}, {line[name]!r} in {directory}"
                     raise Unlike(f"{line['clause']}: {name} is {told}")
     verdicts = [found[identifier][1] for identifier in CLAUSES if identifier in found]
-    profile = Profile(shard.header["profile"])
+    profile = Profile(begun.header["profile"])
     selected = ordered(name for loaded in shards.values() for name in loaded.header["clauses"])
     first_day = min(str(loaded.header["date"]) for loaded in shards.values())
-    header = shard.header | {"clauses": list(selected), "date": first_day}
-    lines = chained([header, *verdicts, footer(verdicts, int(status_of(verdicts, profile)))])
+    header = begun.header | {"clauses": list(selected), "date": first_day}
+    last = footer(verdicts, int(status_of([*verdicts, *again], profile)), again)
+    for problem in overdrawn(last["budget"]["spent"]):
+        raise Unlike(problem)
+    lines = chained([header, *verdicts, last])
     out.mkdir(parents=True, exist_ok=True)
     (out / "report.jsonl").write_text("".join(canonical(line) + "\n" for line in lines), encoding="utf-8")
     render(out, lines)
     return lines
 
 
-def checked(directory: Path) -> Loaded:
-    """A report whose verdicts all follow from their evidence; BadReport names the folder and what does not."""
+def shard(directory: Path) -> Loaded:
+    """A report in which everything follows; BadReport names the folder and what does not."""
     try:
-        found = audit(directory)
+        return checked(directory)
     except BadReport as error:
         raise BadReport(f"{directory}: {error}") from None
-    if found.differences:
-        raise BadReport(f"{directory}: {found.differences[0]}")
-    return found.loaded
 
 
 def same(one: dict[str, Any], other: dict[str, Any], first: Path, second: Path) -> None:

@@ -12,10 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, silu
 
-from specqual.contract.config import DeltaNet, TargetConfig, parse_target
-from specqual.contract.errors import CheckpointError
 from specqual.contract.kernels import Attention, Kernels, Rows, Seen, Slots, Steps, Weight
-from specqual.contract.keys import read_json
 from specqual.contract.quantisation import Format
 from specqual.reference.convolution import convolve as block_convolve
 from specqual.reference.deltanet import convolve, recur
@@ -24,47 +21,13 @@ from specqual.reference.rope import rope, rotate
 from specqual.reference.sampling import order
 
 from .definitions import Operation, attended, by_row, decoded, halves, joined, stored
+from .dimensions import Dimensions
 from .drive import NotOffered
 from .lab import Lab
 from .rounding import number
 
 LENGTHS = (5, 1, 16, 2, 9, 1, 8, 12, 3, 1, 7, 15, 4, 1, 11, 6, 10)  # tokens of 17 spans
-EPS, THETA, FARTHEST = 1e-6, 10000.0, 2**15
-BEST, WINDOW = 16, 40
-NET = DeltaNet(key_heads=2, value_heads=4, key_dim=8, value_dim=16, kernel=4)
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """What kernels are run with where the target does not say otherwise."""
-
-    hidden: int = 64
-    wide: int = 128
-    heads: int = 4
-    kv_heads: int = 2
-    head_dim: int = 16
-    rotary_dim: int = 16
-    vocab: int = 96
-    window: int = WINDOW
-    net: DeltaNet = NET
-
-    @classmethod
-    def of(cls, lab: Lab) -> "Sizes":
-        try:
-            config: TargetConfig = parse_target(read_json(lab.run.setup.target / "config.json"))
-        except CheckpointError:
-            return cls()  # a table, or a checkpoint that only the decoder knows
-        return cls(
-            config.hidden_size,
-            config.intermediate_size,
-            config.heads,
-            config.kv_heads,
-            config.head_dim,
-            config.rotary_dim,
-            config.vocab_size,
-            config.window or WINDOW,
-            config.delta_net or NET,
-        )
+EPS, THETA, FARTHEST, BEST = 1e-6, 10000.0, 2**15, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +35,7 @@ class Bench:
     """Draws the spans of all kernels of one decoder."""
 
     kernels: Kernels
-    sizes: Sizes
+    sizes: Dimensions
     dtype: torch.dtype
     longest: int  # positions
     chance: torch.Generator
@@ -84,7 +47,7 @@ class Bench:
             raise NotOffered("the decoder has no kernels: it does not compute its target")
         chance = torch.Generator().manual_seed(lab.random(clause).randrange(2**32))
         dtype, longest = number(lab.claims.dtype) or torch.float64, min(lab.claims.limits.max_context, FARTHEST)
-        return cls(kernels, Sizes.of(lab), dtype, longest, chance)
+        return cls(kernels, Dimensions.of(lab), dtype, longest, chance)
 
     @property
     def wide(self) -> torch.dtype:

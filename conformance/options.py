@@ -8,11 +8,17 @@ import pytest
 
 from specqual import fixtures
 from specqual.contract import Rule, Setup
+from specqual.contract.checkpoint import fit
+from specqual.contract.config import parse_target
+from specqual.contract.draft import parse_draft
+from specqual.contract.errors import CheckpointError
+from specqual.contract.keys import read_json
 
+from .audit import checked
 from .clauses import CLAUSES, selected
 from .features import features
 from .lab import Run
-from .report import BadReport, Loaded, load
+from .report import BadReport, Loaded
 from .resolve import BUILT_IN, UnknownDecoder, resolve
 from .verdicts import Profile
 from .waivers import BadWaiver, Waiver, read_waivers
@@ -106,7 +112,19 @@ def _checkpoints(target: str | None, draft: str | None) -> tuple[Path, Path | No
     return _directory("--target", target), None if without else _directory("--draft", str(draft))
 
 
-def _free(entries: list[str]) -> dict[str, str]:
+def fitting(target: Path, draft: Path | None) -> None:
+    """Raise CheckpointError, naming the field, for a drafter of other sizes than the target's, whatever decoder is to
+    load them; what the contract does not know is the decoder's business."""
+    try:
+        one = parse_target(read_json(target / "config.json"))
+        other = None if draft is None else parse_draft(read_json(draft / "config.json"))
+    except CheckpointError:
+        return
+    if other is not None:
+        fit(other, one)
+
+
+def free(entries: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for entry in entries:
         name, equals, value = entry.partition("=")
@@ -133,6 +151,10 @@ def read_options(options: Any) -> Asked:
     """Check every option; BadOption names the first that cannot be followed."""
     profile = _one_of("--profile", options.specqual_profile, Profile)
     target, draft = _checkpoints(options.specqual_target, options.specqual_draft)
+    try:
+        fitting(target, draft)
+    except CheckpointError as error:
+        raise BadOption(f"--draft: {error}") from error
     rule = _one_of("--rule", options.specqual_rule or Rule.RATIO, Rule)
     setup = Setup(
         target=target,
@@ -140,7 +162,7 @@ def read_options(options: Any) -> Asked:
         rule=rule,
         draft_length=_integer("--draft-length", options.specqual_draft_length, 0),
         dtype=options.specqual_dtype,
-        options=_free(options.specqual_option),
+        options=free(options.specqual_option),
     )
     seed = _integer("--seed", options.specqual_seed, 0)
     assert seed is not None
@@ -160,7 +182,7 @@ def read_options(options: Any) -> Asked:
     except (UnknownDecoder, BadWaiver) as error:
         raise BadOption(str(error)) from error
     try:
-        baseline = load(Path(options.specqual_baseline)) if options.specqual_baseline else None
+        baseline = checked(Path(options.specqual_baseline)) if options.specqual_baseline else None
     except BadReport as error:
         raise BadOption(f"--baseline: {error}") from error
     report = Path(options.specqual_report).resolve() if options.specqual_report else None

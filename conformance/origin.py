@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from specqual.contract import Decoder, Inspectable, Request, Round, State, Traced
 
-from .compare import first_difference, replayed
+from .compare import replayed
 from .draws import Number, decisions, slack_of
 from .drive import DecoderError, NotOffered, serve_any
 from .evidence import Evidence, decide
@@ -20,6 +20,7 @@ from .kinds import Case, draws
 from .lab import Lab
 from .looks import Look, Watch
 from .refill import Refill, Tolerances, causal
+from .states import first_difference
 from .verdicts import Verdict
 
 TARGET, TOKEN, DRAFTER = range(3)  # in the order of a round: a pass, what is chosen, what the drafter takes in

@@ -11,7 +11,8 @@ from .drive import guarded
 from .history import CHUNK
 
 if TYPE_CHECKING:
-    from .player import Played, Player
+    from .played import Played
+    from .player import Player
 
 
 @dataclass

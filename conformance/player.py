@@ -3,61 +3,21 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from random import Random
 from typing import Any
 
-from specqual.contract import Finished, Proposal, Refused, Request, Round, ScriptContext, Tokens
+from specqual.contract import Refused, Request, Tokens
 
 from .drive import DecoderError, NotOffered, guarded
 from .generators import usable
-from .history import CHUNKS, Step, name
+from .history import Step, name
 from .lab import Lab
-from .looks import Look, latest, noted
+from .looks import latest, noted
 from .ownership import Books
-from .scripts import allowed
+from .played import Played, Unlike
+from .prompter import Prompter
 from .twin import Twin, committed, look
 
 PATIENCE = 400  # ticks in which a history must come to its end
-
-
-@dataclass
-class Played:
-    """One request and everything that was seen of it; places are those of steps."""
-
-    request: Request
-    request_id: int
-    label: str
-    samples: list[list[int]]
-    rounds: tuple[Round, ...] = ()
-    looks: list[Look] = field(default_factory=list)
-    final: Finished | None = None
-    ended: int | None = None  # the step in which the final event came
-    held: bool = False
-    flying: bool = False  # a pass of it has been run and is not committed yet
-    beside: bool = False  # tokens of it came in one tick with those of another, and both had more to say
-    cancelled: int | None = None
-    disturbed: int | None = None  # the first step that preempted it, or changed chunk or lag while it was live
-    neighbours: int | None = None  # the first step in which another request was served beside it
-    heir: int | None = None  # the step that submitted it, if somebody had been served before
-    bereaved: int | None = None  # the first step that cancelled a neighbour
-    warm: int | None = None  # the step that submitted it, if a whole chunk of its prompt had been served before
-
-    @property
-    def live(self) -> bool:
-        return self.final is None and self.cancelled is None
-
-
-@dataclass(frozen=True, slots=True)
-class Unlike:
-    """One observation that is not what a chapter's property asks for, behind the step `place`."""
-
-    chapter: str
-    place: int
-    what: str
-    expected: Any
-    actual: Any
-    tolerance: float = 0.0
-    one: Played | None = None  # whose output it is about
 
 
 @dataclass
@@ -78,15 +38,16 @@ class Player:
     largest: float = 0.0  # difference of a number of a state from the twin's
     place: int = 0
     lag: int = 0
-    size: int = CHUNKS[0]  # chunk
+    size: int | None = None  # chunk; None where none is taken
     drafted: set[bool] = field(default_factory=set)  # whether the rounds committed in the last tick had drafts
     own: bool = True  # drafts came from the configured drafter at its own length, all the time
-    _script: int | None = None  # what the script in force counts
-    _said: dict[int, dict[tuple[int, int], list[int]]] = field(default_factory=dict)  # by request: (sample, anchor)
+    _ticks: int = 0
 
     def __post_init__(self) -> None:
-        self.books = Books(self)
-        guarded("schedule", lambda: self.decoder.schedule(chunk=self.size))
+        self.books, self.prompter = Books(self), Prompter(self.lab, self.twin, self.played)
+        if self.twin.sizes.chunks:
+            self.size = self.twin.sizes.chunks[0]
+            guarded("schedule", lambda: self.decoder.schedule(chunk=self.size))
 
     def play(self, steps: Sequence[Step]) -> None:
         """Every step, and then whatever brings all requests to their end."""
@@ -145,8 +106,10 @@ class Player:
         if not one.live:
             self.expect("CXL", f"cancel {one.label}, which has ended", "KeyError", self.called("cancel", one))
             return
-        if not self.counted(f"cancelled {self.phase(one)}"):
+        hazard = f"cancelled {self.phase(one)}"
+        if not self.has(hazard):
             return
+        self.counts[hazard] += 1
         self.expect("CXL", f"cancel {one.label}", "nothing", self.called("cancel", one))
         self.expect("CXL", f"cancel {one.label} once more", "KeyError", self.called("cancel", one))
         one.cancelled = self.place
@@ -160,8 +123,11 @@ class Player:
         if not one.live:
             self.expect("SCH", f"preempt {one.label}, which has ended", "KeyError", self.called("preempt", one))
             return
-        if not self.counted(f"preempted {self.phase(one)}"):
+        hazard = f"preempted {self.phase(one)}"
+        if not self.has(hazard):
             return
+        if not one.held:
+            one.paused = (hazard, self._ticks, self.rounds_of(one))
         self.follow([one])  # what is in flight may be lost, and is drafted anew: perhaps by nobody
         self.expect("SCH", f"preempt {one.label}", "nothing", self.called("preempt", one))
         one.flying, one.held, one.disturbed = False, True, self.place if one.disturbed is None else one.disturbed
@@ -172,15 +138,21 @@ class Player:
         if not one.live:
             self.expect("SCH", f"resume {one.label}, which has ended", "KeyError", self.called("resume", one))
             return
-        self.counts["resumed"] += one.held
+        if one.paused is not None:
+            hazard, ticks, rounds = one.paused
+            waited = self._ticks > ticks and self.rounds_of(one) <= rounds + self.lag  # what was in flight may land
+            self.counts[hazard] += waited
+            self.counts["resumed"] += waited
+            one.paused = None
         self.expect("SCH", f"resume {one.label}", "nothing", self.called("resume", one))
         one.held = False
 
-    def counted(self, hazard: str) -> bool:
-        """Count a hazard that is about to happen; False if this run shall not have it."""
-        wanted = hazard.replace(" ", "-") not in self.lab.run.without
-        self.counts[hazard] += wanted
-        return wanted
+    def has(self, hazard: str) -> bool:
+        """Whether this run shall have a hazard."""
+        return hazard.replace(" ", "-") not in self.lab.run.without
+
+    def rounds_of(self, one: Played) -> int:
+        return len(guarded("rounds", lambda: self.decoder.rounds(one.request_id)))
 
     def called(self, method: str, one: Played) -> str:
         """What calling cancel, preempt or resume comes to: nothing, or KeyError."""
@@ -199,8 +171,8 @@ class Player:
         guarded("script", lambda: self.decoder.script(None))
 
     def script(self, step: Step) -> None:
-        self.own, self._script = False, step.amount
-        guarded("script", lambda: self.decoder.script(self.drafts))
+        self.own, self.prompter.right = False, step.amount
+        guarded("script", lambda: self.decoder.script(self.prompter))
 
     def draft(self, step: Step) -> None:
         self.own = False
@@ -210,6 +182,11 @@ class Player:
         guarded("schedule", lambda: self.decoder.schedule(chunk=step.amount))
         self.counts["chunks changed under way"] += any(one.live for one in self.played)
         self.size = step.amount
+        self.disturb()
+
+    def bucket(self, step: Step) -> None:
+        guarded("schedule", lambda: self.decoder.schedule(bucket=step.amount))
+        self.counts["buckets changed under way"] += any(one.live for one in self.played)
         self.disturb()
 
     def set_lag(self, step: Step) -> None:
@@ -225,40 +202,11 @@ class Player:
     def follow(self, ones: Sequence[Played]) -> None:
         """Rounds that the script was asked about drafted what it said, and nothing where it said nothing."""
         for one in ones:
-            said = self._said.pop(one.request_id, {})
+            said = self.prompter.forget(one.request_id)
             for r in guarded("rounds", lambda one=one: self.decoder.rounds(one.request_id)) if said else ():
                 if (r.sample, r.start) in said:
                     what = f"drafts of {one.label}, sample {r.sample}, behind {r.start + 1} tokens, as the script said"
                     self.expect("SCH", what, said[r.sample, r.start], list(r.proposals))
-
-    def drafts(self, context: ScriptContext) -> Proposal:
-        """What the scripted drafter says, and remembers: what it says last about a place is what counts there."""
-        one = next(one for one in self.played if one.request_id == context.request_id)
-        known = self.twin.plain(one.request).samples[context.sample]
-        right = known[len(context.tokens) - len(one.request.prompt) :]
-        proposal = allowed(self.lab, context, self.scripted(context), right)
-        said = self._said.setdefault(context.request_id, {})
-        said[context.sample, len(context.tokens) - 1] = list(proposal.tokens)
-        return proposal
-
-    def scripted(self, context: ScriptContext) -> tuple[int, ...]:
-        """Drafts that are right, as the request decoded plainly has it, and then wrong."""
-        place = next(i for i, one in enumerate(self.played) if one.request_id == context.request_id)
-        one, longest, right = self.played[place], self.lab.longest, self._script
-        assert right is not None
-        if right == longest + 2:
-            turn = context.round_index + place + context.sample
-            right = longest + 1 if turn % 4 == 3 else (turn - 1) % (longest + 1)
-        if right == longest + 1:
-            return ()
-        known = self.twin.plain(one.request).samples[context.sample]
-        start = len(context.tokens) - len(one.request.prompt)
-        drafts = list(known[start : start + context.max_draft])
-        limits, chance = self.lab.claims.limits, Random(f"{context.round_index}/{len(context.tokens)}")
-        for slot in range(right, len(drafts)):
-            never = {drafts[slot], *limits.eos_ids}
-            drafts[slot] = next(t for t in iter(lambda: chance.randrange(limits.vocab_size), None) if t not in never)
-        return tuple(drafts)
 
     # A tick
 
@@ -273,6 +221,7 @@ class Player:
         return "behind a round" if any(one.samples) else "while being filled"
 
     def tick(self) -> None:
+        self._ticks += 1
         served = [one for one in self.played if one.live and not one.held]
         for one in served:
             if len(served) > 1 and one.neighbours is None:

@@ -43,7 +43,7 @@ def histories(lab: "Lab", chance: Random, temperature: float = 0.0) -> dict[str,
     }
     kept = {name: replace(s, temperature=temperature) for name, s in found.items() if lab.honours(*changed(s))}
     if not kept:
-        raise NotOffered(f"the decoder claims to honour none of {', '.join(PENALTIES)}")
+        raise NotOffered("the decoder claims to honour no penalty together with logit_bias, nor all three penalties")
     return kept if lab.has("penalties") else {"none": Sampling(temperature=temperature)}
 
 

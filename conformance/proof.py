@@ -27,6 +27,8 @@ def _greedy(case: Mapping[str, Any], place: int | None) -> list[str]:
         lines += [f"Against    {_ids(case['plain'])} ({case['against']})"]
     if case.get("history"):
         lines += [f"History    {case['history']}"]
+    if case.get("shrunk"):
+        lines += [f"Shrunk     {case['shrunk']}"]
     if place is None or place >= len(case["argmax"]):
         return lines
     prefix = len(case["prompt"]) + place
@@ -91,7 +93,7 @@ def prove(clause: Clause, evidence: Mapping[str, Any], decision: Decision, repla
     lines = [f"{clause.id} {decision.verdict}", f"Required   {clause.requirement}", f"Seen       {decision.detail}"]
     if decision.case is not None:
         case = evidence["cases"][decision.case]
-        if evidence["kind"] == "greedy":
+        if evidence["kind"] in ("greedy", "flips"):
             lines += _greedy(case, decision.place)
         elif evidence["kind"] == "draws":
             lines += _draws(case, decision.place)

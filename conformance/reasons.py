@@ -27,6 +27,8 @@ FIELDS: Mapping[str, str] = {
     "logprobs": "TEL-3",
 }
 """Fields of a request that a clause cannot do without."""
+INSIDE: Mapping[str, tuple[str, ...]] = {"LIVE-1": ("Traced",), "LAW-5": ("Scripted", "Taped")}
+"""Protocols without which a clause goes on up to some point."""
 SAMPLED = FIELDS["temperature"]
 PENALTIES = ("presence_penalty", "frequency_penalty", "repetition_penalty")
 FOLLOWED = (Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH)
@@ -47,14 +49,17 @@ def _reason(pattern: str, clauses: str = "", shown: Shown | None = None) -> Reas
 
 
 REASONS = (
-    _reason(r"the decoder does not offer (\w+)", shown=lambda f, c, n: n in CLAUSES[c].needs and n not in f.offers),
+    _reason(
+        r"the decoder does not offer (\w+)",
+        shown=lambda f, c, n: n not in f.offers and n in (*CLAUSES[c].needs, *INSIDE.get(c, ())),
+    ),
     _reason(
         r"the decoder does not claim to honour (\w+)",
         " ".join(FIELDS.values()),
         lambda f, c, n: c in FIELDS.get(n, "").split() and not f.honours(n),
     ),
     _reason("speculation is off", "GE-4 LIVE-2 NUM-5 REC-2 REC-3 RWD-2 SMP-4", lambda f, c, n: not f.longest),
-    _reason("no drafter is configured", "LIVE-1 LIM-8 TEL-6", lambda f, c, n: not f.drafts),
+    _reason("no drafter is configured", "LIVE-1 GE-8 LIM-8 TEL-6", lambda f, c, n: not f.drafts),
     _reason(
         "there is no drafter checkpoint",
         " ".join(c for c in CLAUSES if c.startswith(("CKP", "DRF"))) + " LIM-3 LIM-4 LIM-8 NUM-3 TEL-6",
@@ -84,6 +89,7 @@ REASONS = (
     ),
     _reason("the decoder claims no seed contract", "RNG-2 SMP-2", lambda f, c, n: f.known.seed is SeedContract.NONE),
     _reason("the target has no end of sequence", "SMP-5", lambda f, c, n: not f.known.limits.eos_ids),
+    _reason("speculation on equals off bit for bit .*", "GE-8", lambda f, c, n: f.known.greedy.bitwise),
     _reason("the decoder does not claim to be bitwise", "NUM-9", lambda f, c, n: not f.known.greedy.bitwise),
     _reason(
         r"the decoder does not claim to be bitwise, and rounding to (\w+) .*",
@@ -91,23 +97,25 @@ REASONS = (
         lambda f, c, n: not f.known.greedy.bitwise and f.known.dtype == n,
     ),
     _reason(
-        f"the decoder claims to honour none of {', '.join(PENALTIES)}",
+        "the decoder claims to honour no penalty together with logit_bias, nor all three penalties",
         "SMP-4 SMP-6 SMP-7",
-        lambda f, c, n: not any(f.honours(name) for name in PENALTIES),
+        lambda f, c, n: sum(map(f.honours, PENALTIES)) < (1 if f.honours("logit_bias") else 3),
     ),
     _reason("the decoder refuses: .*"),
     _reason(r"a request of \d+ tokens was refused: .*"),
     _reason("a replay of committed tokens as a prompt was refused"),
     _reason("the decoder does not load the target that this needs: .*", "LAW-5 LAW-6 LIM-1 LIM-2 LIM-3 LIM-4 LIM-7"),
-    _reason("speculation cannot be switched off: .*", "GE-2 SMP-7"),
+    _reason("speculation cannot be switched off: .*", "GE-2 GE-8 SMP-7"),
     _reason("the decoder does not follow the draft length that it is given", "GE-3"),
     _reason("the decoder owns nothing between rounds: .*", "RES-1 RES-3"),
+    _reason("the decoder takes no prefill chunk that it was asked for", "SCH-3"),
     _reason("the decoder has no kernels: .*", "NUM-6 NUM-7 NUM-8 NUM-9"),
     _reason("the decoder has no (?:linear|attention) kernel of its own", "NUM-6 NUM-8"),
     _reason("the decoder loads no quantised target: .*", "NUM-1 NUM-2"),
     _reason("the decoder loads no quantised drafter: .*", "NUM-3"),
     _reason("every token of the vocabulary occurs in the requests", "NUM-4"),
     _reason("the decoder counts no graph_captures: .*", "GRF-6"),
+    _reason("the decoder (?:takes no bucket|pads to no bucket, .*)", "GRF-1 GRF-2 GRF-3 GRF-4 GRF-5 GRF-6 GRF-7"),
     _reason("the decoder counts nothing that can be recounted", "TEL-4"),
     _reason(r"the decoder does not count \w+", "TEL-6"),
     _reason("ties of the drafter, or a policy, decide on every output", "TEL-6"),

@@ -25,7 +25,7 @@ def command(
     words += ["--draft", "none" if draft is None else draft, "--rule", rule]
     words += ["--draft-length", str(draft_length)] if draft_length is not None else []
     words += ["--dtype", dtype] if dtype is not None else []
-    for name, value in options.items():
+    for name, value in sorted(options.items()):
         words += ["--option", f"{name}={value}"]
     for feature in sorted(without):
         words += ["--without", feature]

@@ -8,21 +8,20 @@ believed because it follows from the evidence beside it.
 import hashlib
 import json
 import platform
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import specqual
-
 from .clauses import ordered
+from .html import page
+from .junit import junit
 from .lab import Run
+from .sources import SUITE, commit, sources, versions
 from .statistics.budget import ALPHA, total
 
 FORMAT = 3
@@ -30,6 +29,8 @@ LARGEST_FILE = 512 * 2**20  # bytes
 LARGEST_LINE = 64 * 2**20
 MOST_LINES = 10_000
 ROOT = "0" * 64
+RENDERINGS = {"index.html": page, "junit.xml": junit}
+AGAIN = ("clause", "verdict", "spent")  # what is kept of a clause that was run again
 ABOUT = frozenset({"claims", "offers"})  # of the decoder: they come with a verdict and stand in the header
 
 
@@ -46,30 +47,6 @@ def sealed(line: dict[str, Any], before: str) -> dict[str, Any]:
     return line | {"hash": hashlib.sha256((before + canonical(line)).encode()).hexdigest()}
 
 
-def commit() -> str | None:
-    """The commit of the checkout that this package runs from, or None where it is not one."""
-    try:
-        found = subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return found.stdout.strip() or None if found.returncode == 0 else None
-
-
-def versions() -> dict[str, str]:
-    found = {"specqual": specqual.__version__, "python": platform.python_version()}
-    for name in ("torch", "numpy", "safetensors", "tokenizers", "hypothesis", "pytest", "transformers", "dflash"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
 def header(run: Run, selected: Iterable[str], about: Mapping[str, Any]) -> dict[str, Any]:
     """What the verdicts are about; `about` holds the claims and the protocols of the decoder, if it could be made."""
     setup = run.setup
@@ -78,6 +55,7 @@ def header(run: Run, selected: Iterable[str], about: Mapping[str, Any]) -> dict[
         "format": FORMAT,
         "date": str(datetime.now(UTC).date()),
         "commit": commit(),
+        "sources": sources(*SUITE),
         "versions": versions(),
         "platform": f"{platform.system()} {platform.machine()}",
         "threads": torch.get_num_threads(),
@@ -109,6 +87,7 @@ class Report:
         self._last = ROOT
         self._waiting: list[dict[str, Any]] = []
         self.lines: list[dict[str, Any]] = []
+        self.again: list[dict[str, Any]] = []
 
     def _write(self, line: dict[str, Any]) -> None:
         line = sealed(line, self._last)
@@ -122,7 +101,11 @@ class Report:
                 file.write(canonical(line) + "\n")
 
     def add(self, result: dict[str, Any]) -> None:
-        """Append one verdict."""
+        """Append one verdict; of a clause that was run again, the footer says so."""
+        known = (*self._waiting, *self.lines[1:])
+        if any(line["clause"] == result["clause"] for line in known):
+            self.again.append({name: result[name] for name in AGAIN})
+            return
         self._waiting.append(result)
         if self.lines or result.get("claims") is not None:
             self._flush()
@@ -139,26 +122,32 @@ class Report:
         self._flush()
         if not self.lines:
             return ""
-        self._write(footer(self.lines[1:], status))
+        self._write(footer(self.lines[1:], status, self.again))
         if self._directory is not None:
             render(self._directory, self.lines)
         return self._last
 
 
-def footer(verdicts: Iterable[dict[str, Any]], status: int) -> dict[str, Any]:
-    verdicts = list(verdicts)
+def footer(verdicts: Iterable[dict[str, Any]], status: int, again: Iterable[dict[str, Any]] = ()) -> dict[str, Any]:
+    """What the verdicts come to; `again` are those of clauses that were run once more, which count, too."""
+    verdicts, again = list(verdicts), list(again)
     counts = dict(sorted(Counter(line["verdict"] for line in verdicts).items()))
-    budget = {"alpha": ALPHA, "spent": total(line["spent"] for line in verdicts)}
-    return {"type": "footer", "verdicts": len(verdicts), "counts": counts, "status": status, "budget": budget}
+    budget = {"alpha": ALPHA, "spent": total(line["spent"] for line in (*verdicts, *again))}
+    return {
+        "type": "footer",
+        "verdicts": len(verdicts),
+        "counts": counts,
+        "again": again,
+        "status": status,
+        "budget": budget,
+    }
 
 
 def render(directory: Path, lines: list[dict[str, Any]]) -> None:
-    """Write the page and the JUnit file that the lines of a finished report stand for."""
-    from .html import page
-    from .junit import junit
-
-    (directory / "index.html").write_text(page(lines), encoding="utf-8")
-    (directory / "junit.xml").write_text(junit(lines), encoding="utf-8")
+    """Write the page and the JUnit file that the lines of a finished report stand for, as they are read again."""
+    known = [json.loads(canonical(line)) for line in lines]
+    for name, rendered in RENDERINGS.items():
+        (directory / name).write_bytes(rendered(known).encode())
 
 
 @dataclass(frozen=True, slots=True)

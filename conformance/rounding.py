@@ -8,7 +8,7 @@ which not one of a run's decisions should fall. Both errors are paid from the ru
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import inf, isfinite, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -35,6 +35,12 @@ class Envelope:
     spread: float = 0.0
     widest: float = inf
     pairs: int = 0
+
+    @property
+    def tips(self) -> float:
+        """The spread (nats) at which any evaluation in that dtype may flip near ties; the envelope where no pair was
+        there to measure one."""
+        return self.widest if isfinite(self.widest) else self.nats
 
     def __str__(self) -> str:
         if not self.pairs:

@@ -7,7 +7,7 @@ from itertools import product
 from specqual.contract import Request, Sampling
 
 from .generators import CHUNK, PAGE, edges, prompt, sizes
-from .history import CHUNKS, Cast, Step
+from .history import Cast, Step
 from .lab import Lab
 from .shrink import Steps
 
@@ -57,19 +57,20 @@ def around(lab: Lab, verb: str, *, thorough: bool) -> Iterator[Scene]:
     """Cancel, or preempt and resume, a request in every phase and with every lag, beside others; with the configured
     drafter and with one that is sometimes right, in brief with one of the two. A preempted one waits for so long that
     it would be heard of if it were served."""
-    cast = requests(lab, verb, [2 * PAGE + 5, 9, 3], lab.longest + 6)
+    chunk = lab.twin.sizes.chunk(PAGE)
+    cast = requests(lab, verb, [2 * chunk + 5, 9, 3], lab.longest + 6)
     if lab.honours("temperature", "seed"):
         cast = (cast[0], cast[1], replace(cast[2], sampling=Sampling(temperature=0.9), seed=5))
-    step, filled = Step("step", amount=1), -(-len(cast[0].prompt) // PAGE)
+    step, filled = Step("step", amount=1), -(-len(cast[0].prompt) // chunk)
     phases = {"while waiting": 0, "while being filled": 1, "behind a round": 1 + filled, "while held": 1 + filled}
-    for place, (lag, phase) in enumerate(product(lab.campaign.stage.lags, phases)):
+    for place, (lag, phase) in enumerate(product(lab.twin.sizes.lags, phases)):
         if phase == "while held" and verb == "preempt":
             continue
         for scripted in {False, True} if thorough else {place % 2 == 0}:
             start = (Step("script", amount=lab.longest + 2),) if scripted else ()
             start += (
                 Step("set_lag", amount=lag),
-                Step("chunk", amount=PAGE),
+                Step("chunk", amount=chunk),
                 Step("submit", 1),
                 step,
                 Step("submit", 0),
@@ -107,13 +108,14 @@ def warm(lab: Lab) -> Iterator[Scene]:
     """Prompts whose beginning was served before, by requests that have ended, that go on, and that were cancelled; in
     passes that end with a chunk, and in one that goes on behind it. At last a chunk that is known from behind another
     beginning, which is known, too."""
-    long, other, elsewhere = requests(lab, "warm", [2 * CHUNK + 9, 7, CHUNK + 5], 2 * lab.longest + 4)
-    branch = replace(long, prompt=(*long.prompt[: CHUNK + 6], *other.prompt))
+    chunk = lab.twin.sizes.chunk(CHUNK)
+    long, other, elsewhere = requests(lab, "warm", [2 * chunk + 9, 7, chunk + 5], 2 * lab.longest + 4)
+    branch = replace(long, prompt=(*long.prompt[: chunk + 6], *other.prompt))
     sampled = replace(branch, sampling=Sampling(temperature=0.9), seed=3)
-    moved = replace(long, prompt=(*elsewhere.prompt[:CHUNK], *long.prompt[CHUNK:]))
+    moved = replace(long, prompt=(*elsewhere.prompt[:chunk], *long.prompt[chunk:]))
     cast = (long, branch, other, sampled if lab.honours("temperature", "seed") else branch, elsewhere, moved)
     step, drain = Step("step", amount=1), Step("drain")
-    cut, whole = Step("chunk", amount=CHUNK), Step("chunk", amount=max(CHUNKS))
+    cut, whole = Step("chunk", amount=chunk), Step("chunk", amount=max(lab.twin.sizes.chunks, default=chunk))
     one, two, three, four, five, six = (Step("submit", place) for place in range(6))
     yield (cut, one, drain, one, drain, two, four, drain), cast
     yield (cut, three, one, *[step] * 5, two, one, step, four, step, step), cast

@@ -101,7 +101,7 @@ class Session:
         from .estimate import estimate, table
 
         try:
-            self.foretold = table(estimate(self.lab, self.asked.clauses))
+            self.foretold = table(estimate(self.lab, self.asked.clauses), self.asked.run.profile)
         except (DecoderError, NotOffered, Unsupported) as error:
             pytest.exit(f"specqual: no estimate: {error}", returncode=Status.ERROR)
         finally:

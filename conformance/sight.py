@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .kinds import Case, counts, leans
+from .kinds import Case, acceptance, counts, flips, leans
 
 ANY = "any difference"
 
@@ -46,8 +46,19 @@ def _counts(cases: Sequence[Case]) -> str:
     return f"{said}, or of {counts.sighted(cases):.2g} behind the most frequent prefix"
 
 
+def _flips(cases: Sequence[Case]) -> str:
+    on = [case for case in cases if case["arm"] == "on"]
+    enough, token = flips.visible(on, float(on[0]["alpha"])), SEEN["greedy"](cases)
+    return token if enough is None else f"{token}, or flips that rounding hardly explains in {enough} requests"
+
+
 def _leans(cases: Sequence[Case]) -> str:
     return f"a lean of {leans.sighted(cases):.2g}"
+
+
+def _acceptance(cases: Sequence[Case]) -> str:
+    one, every = acceptance.sighted(cases)
+    return f"an acceptance off by {every:.2g} on the average over all slots, or by {one:.2g} at one"
 
 
 def _histories(cases: Sequence[Case]) -> str:
@@ -57,6 +68,7 @@ def _histories(cases: Sequence[Case]) -> str:
 
 SEEN: Mapping[str, Callable[[Sequence[Case]], str]] = {
     "greedy": _within("envelope", "a token {} nats worse than the best"),
+    "flips": _flips,
     "drafts": _within("envelope", "a draft {} nats worse than the best"),
     "laws": _within("tolerance", "q off by {} (total variation)"),
     "values": _within("tolerance", "a difference beyond {}"),
@@ -64,5 +76,6 @@ SEEN: Mapping[str, Callable[[Sequence[Case]], str]] = {
     "draws": _draws,
     "counts": _counts,
     "leans": _leans,
+    "acceptance": _acceptance,
 }
 """By kind of evidence; whatever is not here is decided by plain comparison."""

@@ -25,29 +25,12 @@ from specqual.contract import (
 
 from .drive import DecoderError, NotOffered, guarded
 from .listening import Mistake, ended, events_of, known, listen
+from .unusual import unusual
 
 BASE = ("submit", "step", "cancel", "close")
 UNCLAIMED = "is set and not in claims.sampling"
 LENGTH = 6
 FIELDS = frozenset(field.name for kind in (Request, Sampling) for field in fields(kind)) - {"prompt", "sampling"}
-UNUSUAL: dict[str, dict[str, Any]] = {
-    "temperature": {"sampling": Sampling(temperature=0.7)},
-    "top_k": {"sampling": Sampling(temperature=0.7, top_k=3)},
-    "top_p": {"sampling": Sampling(temperature=0.7, top_p=0.5)},
-    "min_p": {"sampling": Sampling(temperature=0.7, min_p=0.2)},
-    "repetition_penalty": {"sampling": Sampling(repetition_penalty=1.5)},
-    "presence_penalty": {"sampling": Sampling(presence_penalty=0.5)},
-    "frequency_penalty": {"sampling": Sampling(frequency_penalty=0.5)},
-    "logit_bias": {"sampling": Sampling(logit_bias=((0, 1.0),))},
-    "n": {"n": 2},
-    "min_tokens": {"min_tokens": 2},
-    "stop_ids": {"stop_ids": (0,)},
-    "stop_strings": {"stop_strings": ("stop",)},
-    "logprobs": {"logprobs": 1},
-    "ignore_eos": {"ignore_eos": True},
-}
-
-
 FAULTS = (Mistake, DecoderError, InvalidRequest, Unsupported, NotOffered)
 
 
@@ -220,7 +203,7 @@ def refused(decoder: Decoder) -> str:
         "max_tokens": replace(good, max_tokens=0),
         "top_p": replace(good, sampling=Sampling(temperature=1.0, top_p=0.0)),
     }
-    ignored = {name: replace(good, **UNUSUAL[name]) for name in UNUSUAL if name not in decoder.claims.sampling}
+    ignored = {name: asked for name, asked in unusual(good) if name not in decoder.claims.sampling}
     for requests, why in ((bad, "is malformed; call specqual.contract.validate first"), (ignored, UNCLAIMED)):
         for name, request in requests.items():
             refuse(decoder, name, request, why)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from .baseline import Changes, compare
 from .clauses import CLAUSES, PLACES, ordered
-from .statistics.budget import ALPHA, total
+from .statistics.budget import ALPHA, overdrawn, total
 from .symptoms import looks_like
 from .verdicts import MEANING, Verdict
 from .waivers import warnings
@@ -76,6 +76,11 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
         keys = ("engine", "version", "rule", "method", "dtype", "threads")
         reporter.write_line("claims: " + ", ".join(f"{key} {claims[key]}" for key in keys))
     spent = total(result["spent"] for result in session.results)
+    for problem in overdrawn(spent):
+        reporter.write_line(f"warning: {problem}; a clause was run again where that was not known", yellow=True)
+    if session.report.again:
+        names = ordered(result["clause"] for result in session.report.again)
+        reporter.write_line(f"run more than once, and every verdict counts: {', '.join(names)}")
     reporter.write_line(
         f"false alarms of the whole run: at most {ALPHA:g}, of which {fsum(spent.values()):.3g} were spent"
         + (f" on {', '.join(spent)}" if spent else "")
@@ -94,7 +99,10 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
 
 def against(changes: Changes) -> list[str]:
     """A comparison with a baseline in words."""
-    said = [f"{len(changes.changed)} of {changes.same + len(changes.changed)} clauses changed since the baseline"]
+    said = []
+    if changes.unlike:
+        said.append(f"the baseline is a run of something else, and so may the changes be: {'; '.join(changes.unlike)}")
+    said += [f"{len(changes.changed)} of {changes.same + len(changes.changed)} clauses changed since the baseline"]
     said += [f"{name} was {verdict}" for name, verdict in changes.changed.items()]
     for what, names in (
         ("new", changes.new),

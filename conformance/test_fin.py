@@ -96,7 +96,7 @@ def known_drafts(
     return draft
 
 
-@clause("FIN-1")
+@clause("FIN-1", sees=("a trace",))
 def test_output_ends_with_the_first_stop_id(lab: Lab) -> Evidence:
     lab.require_fields("stop_ids")
     base = base_of(lab, "FIN-1", lab.effort.span)
@@ -142,7 +142,7 @@ def end_of_sequence(lab: Lab, base: Request) -> list[Case]:
     return compared(lab, f"end of sequence at token {place}", answer, expected, stopping(lab, (eos,), base.max_tokens))
 
 
-@clause("FIN-2")
+@clause("FIN-2", sees=("scripted drafts", "a trace"))
 def test_a_stop_id_ends_the_output_at_every_place_of_a_span(lab: Lab) -> Evidence:
     lab.require_fields("stop_ids")
     longest = max(1, lab.longest)
@@ -165,7 +165,7 @@ def test_a_stop_id_ends_the_output_at_every_place_of_a_span(lab: Lab) -> Evidenc
     return Evidence("values", cases, guards)
 
 
-@clause("FIN-3")
+@clause("FIN-3", sees=("scripted drafts", "a trace"))
 def test_the_token_budget_is_met_exactly(lab: Lab) -> Evidence:
     k, cases = lab.longest, list[Case]()
     base = base_of(lab, "FIN-3", k + 2)
@@ -209,7 +209,7 @@ def samples(answer: Answer, what: str, ends: Ending) -> list[Case]:
     ]
 
 
-@clause("FIN-4")
+@clause("FIN-4", sees=())
 def test_exactly_one_final_event_and_silence_after_it(lab: Lab) -> Evidence:
     decoder, cases = lab.decoder, list[Case]()
     for place, answer in enumerate(serve(decoder, greedy_requests(lab, "FIN-4", 3, lab.effort.span))):
@@ -250,7 +250,7 @@ def cancelled(lab: Lab, request: Request, steps: int) -> list[Case]:
     return [{"what": what, "expected": [[str(FinishReason.CANCELLED)], [tokens]], "actual": [reasons, charged]}]
 
 
-@clause("FIN-5")
+@clause("FIN-5", sees=("a trace",))
 def test_a_stop_string_ends_the_output_with_the_token_that_completes_it(lab: Lab) -> Evidence:
     lab.require_fields("stop_strings")
     text = lab.text
@@ -277,7 +277,7 @@ def completed(text: Text, stop: str, path: Sequence[int]) -> tuple[list[int], st
     return list(path), str(FinishReason.LENGTH)
 
 
-@clause("FIN-6")
+@clause("FIN-6", sees=("scripted drafts", "a trace"))
 def test_a_token_that_means_something_elsewhere_is_a_token(lab: Lab) -> Evidence:
     lab.require_fields("logit_bias")
     base, cases, accepted = base_of(lab, "FIN-6", lab.longest + 2), list[Case](), 0

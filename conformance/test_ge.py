@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
+from specqual.conformance.flips import arm_of, batches, flips
 from specqual.conformance.generators import basic_requests, greedy_requests, requests, smallest
 from specqual.conformance.greedy import Serve, case_of, minimal, verdict_of
 from specqual.conformance.hazards import batch, beside, lengths, traced, undrafted
@@ -56,7 +57,7 @@ def hazards(lab: Lab, cases: list[Case]) -> list[Guard]:
     return [traced(lab, name, sum(case[name] for case in cases)) for name in ("acceptances", "rejections")]
 
 
-@clause("GE-1")
+@clause("GE-1", sees=("scores", "a trace"))
 def test_greedy_tokens_are_the_targets_with_the_configured_drafter(lab: Lab) -> Evidence:
     wanted = basic_requests(lab)
     cases = judged(lab, lab.decoder, lab.answer, wanted, "configured drafter")
@@ -66,7 +67,7 @@ def test_greedy_tokens_are_the_targets_with_the_configured_drafter(lab: Lab) -> 
     return Evidence("greedy", cases, [*reached, *(hazards(lab, cases) if lab.drafts else ())])
 
 
-@clause("GE-2")
+@clause("GE-2", sees=("scores", "a trace"))
 def test_greedy_output_is_the_same_with_speculation_off(lab: Lab) -> Evidence:
     plain = alone(lab.plain)
     wanted = basic_requests(lab)[: max(2, lab.effort.prompts // 2)]
@@ -78,7 +79,7 @@ def test_greedy_output_is_the_same_with_speculation_off(lab: Lab) -> Evidence:
     return Evidence("greedy", cases, hazards(lab, cases) if lab.drafts else ())
 
 
-@clause("GE-3")
+@clause("GE-3", sees=("scores", "a trace"))
 def test_greedy_output_does_not_depend_on_the_draft_length(lab: Lab) -> Evidence:
     longest = lab.longest
     if longest < 2:
@@ -95,7 +96,7 @@ def test_greedy_output_does_not_depend_on_the_draft_length(lab: Lab) -> Evidence
     return Evidence("greedy", cases, hazards(lab, cases) if lab.drafts else ())
 
 
-@clause("GE-4")
+@clause("GE-4", sees=("scores", "scripted drafts", "a trace"))
 def test_greedy_output_does_not_depend_on_the_drafts(lab: Lab) -> Evidence:
     decoder = lab.decoder
     if not lab.longest:
@@ -116,7 +117,7 @@ def test_greedy_output_does_not_depend_on_the_drafts(lab: Lab) -> Evidence:
     return Evidence("greedy", cases, [*hazards(lab, cases), silent])
 
 
-@clause("GE-5")
+@clause("GE-5", sees=("scores",))
 def test_greedy_output_does_not_depend_on_neighbours(lab: Lab) -> Evidence:
     envelope = lab.envelope()
     wanted = greedy_requests(lab, "GE-5", max(3, lab.effort.prompts), lab.effort.span)
@@ -132,7 +133,7 @@ def test_greedy_output_does_not_depend_on_neighbours(lab: Lab) -> Evidence:
     return explained(lab, found, lambda place: served_again(lab, lab.decoder, wanted, place))
 
 
-@clause("GE-6")
+@clause("GE-6", sees=("scores", "scripted drafts", "a trace"))
 def test_greedy_output_is_right_for_any_request(lab: Lab) -> Evidence:
     """Hypothesis finds the smallest failing pair of request and draft pattern."""
     decoder, envelope, cases = lab.decoder, lab.envelope(), []
@@ -152,14 +153,16 @@ def test_greedy_output_is_right_for_any_request(lab: Lab) -> Evidence:
 
     found = smallest(strategy, fails, lab.effort.examples, lab.random("GE-6"))
     if found is None:
-        return Evidence("greedy", cases, hazards(lab, cases)[1:] if lab.longest else ())
+        return Evidence("greedy", cases, hazards(lab, cases)[1:] if lab.speculative else ())
+    drawn = len(cases)
     fails(found)
+    cases[-1]["shrunk"] = f"from one of {drawn} that were drawn"
     with drafting(*found):
         case = began(cases[-1], served_again(lab, decoder, [found[0]]))
     return Evidence("greedy", [case], notes={"tried": len(cases)})
 
 
-@clause("GE-7")
+@clause("GE-7", sees=("scores",))
 def test_the_engines_own_scores_agree_with_the_reference(lab: Lab) -> Evidence:
     """Scores are asked for in a pass of their own, after the fact: observing must not change what is observed."""
     decoder, cases, envelope, moved = lab.decoder, list[Case](), lab.envelope(), list[float]()
@@ -180,3 +183,22 @@ def test_the_engines_own_scores_agree_with_the_reference(lab: Lab) -> Evidence:
         rms = float(np.sqrt(np.square(moved).mean()))
         cases.append({"what": what, "expected": 0.0, "actual": rms, "tolerance": spread})
     return Evidence("values", cases)
+
+
+@clause("GE-8", sees=("scores", "a trace"))
+def test_speculation_flips_no_more_greedy_tokens_than_rounding_does(lab: Lab) -> Evidence:
+    if lab.claims.greedy.bitwise:
+        raise NotOffered("speculation on equals off bit for bit is claimed, which leaves no flip to explain (GE-2)")
+    if not lab.drafts:
+        raise NotOffered("no drafter is configured")
+    plain, alpha = lab.plain, lab.budget.take("GE-8")
+    wanted = greedy_requests(lab, "GE-8", 4 * lab.effort.prompts, lab.effort.span)
+    served = {"off": batches(lab, wanted, plain), "on": batches(lab, wanted, lab.decoder)}
+    arms = {name: arm_of(lab, name, groups, alpha) for name, groups in served.items()}
+    cases = [case for arm in arms.values() for case in arm]
+    if not violated(cases):
+        for name, groups in served.items():
+            for case, answer in zip(arms[name], (a for group in groups for a in group), strict=True):
+                case["flips"] = flips(plain, answer)
+    together = [beside(lab, served["on"]), beside(lab, served["off"], "requests without speculation beside another")]
+    return Evidence("flips", cases, [*hazards(lab, arms["on"]), *together])

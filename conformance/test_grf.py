@@ -1,16 +1,19 @@
 """GRF: whatever shapes batches take, and whatever was captured for them, a request says what it says alone."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from specqual.conformance import scenes
+from specqual.conformance.campaign import allowed
 from specqual.conformance.chapter import clause
 from specqual.conformance.drive import NotOffered, guarded
 from specqual.conformance.evidence import Evidence, Guard
 from specqual.conformance.generators import FARTHEST
 from specqual.conformance.history import CHUNK, PAGE, Cast, Step
 from specqual.conformance.lab import Lab
-from specqual.conformance.waves import Scene, Waves, evidence_of
-from specqual.contract import Counted, Sampling, Scripted
+from specqual.conformance.sizes import takes
+from specqual.conformance.waves import Hazards, Scene, Waves, evidence_of, guards_of
+from specqual.contract import Counted, Sampling, Schedulable, Scripted, Traced
 
 MANY = 15  # requests of the larger batch, or what the decoder takes at once
 SMALL, LARGE = 2 * PAGE, 6 * PAGE  # rows of two buckets
@@ -35,6 +38,24 @@ def cast(lab: Lab, clause_id: str, lengths: list[int], tokens: list[int]) -> Cas
     return tuple(found)
 
 
+def padded(lab: Lab, scenes: Iterable[Scene], hazards: Hazards) -> Evidence:
+    """What waves in buckets say; NotOffered where nobody can ask for a bucket, or where a trace tells of none."""
+    lab.require("Schedulable")
+    with lab.twin.fresh() as decoder:
+        if not takes(decoder, bucket=LARGE):
+            raise NotOffered("the decoder takes no bucket")
+    found = evidence_of(lab, scenes, [("rounds in a bucket", 1), *hazards])
+    traced, buckets = isinstance(lab.decoder, Traced), int(found.notes.get("rounds in a bucket", 0))
+    if found.guards and traced and lab.has("buckets") and not buckets:
+        raise NotOffered("the decoder pads to no bucket, whatever it is asked for")
+    return found
+
+
+def speculated(lab: Lab) -> Hazards:
+    """Rounds that the configured drafter drafted for, where there is one."""
+    return [("rounds with drafts", 1)] if lab.drafts else []
+
+
 def submits(*places: int) -> tuple[Step, ...]:
     return tuple(Step("submit", place) for place in places)
 
@@ -48,16 +69,17 @@ def test_short_and_long_spans_share_a_bucket(lab: Lab) -> Evidence:
     count, longest = min(4, most(lab)), lab.longest
     if longest < 2:
         raise NotOffered(f"the decoder drafts at most {longest} tokens, so all spans are short")
+    hazards = [(f"ticks with {count} requests", 4), ("rounds of 1 drafts", 1), (f"rounds of {longest} drafts", 1)]
     everybody = cast(lab, "GRF-1", [3, 17, 9, 1][:count], [6 * longest] * count)
     lengths = [Step("draft", amount=drafts) for drafts in (1, longest, 2, longest - 1, 1, longest)]
     turns = tuple(step for length in lengths for step in (length, STEP))
     steps = (bucket(LARGE), *submits(*range(count)), STEP, STEP, *turns)
-    return evidence_of(lab, [(steps, everybody)], [(f"ticks with {count} requests", 4)])
+    return padded(lab, [(steps, everybody)], hazards)
 
 
 @clause("GRF-2")
 def test_padded_rows_never_leak(lab: Lab) -> Evidence:
-    count = min(8, most(lab))
+    count, hazards = min(8, most(lab)), speculated(lab)
     budgets = [24, 1, 2, 18, 3, 5, 9, 14][:count]
     everybody = cast(lab, "GRF-2", [5, 33, 3, 18, 1, 16, 7, 31][:count], budgets)
     again = submits(*range(count - 1, 0, -2))
@@ -72,19 +94,20 @@ def test_padded_rows_never_leak(lab: Lab) -> Evidence:
         DRAIN,
         *again,
     )
-    return evidence_of(lab, [(steps, everybody)], [(f"ticks with {count} requests", 1), ("ticks with 1 requests", 1)])
+    hazards += [(f"ticks with {count} requests", 1), ("ticks with 1 requests", 1), ("batches that grew or shrank", 1)]
+    return padded(lab, [(steps, everybody)], hazards)
 
 
 @clause("GRF-3")
 def test_two_sizes_keep_to_their_own_buffers(lab: Lab) -> Evidence:
-    count = min(4, most(lab))
+    count, hazards = min(4, most(lab)), speculated(lab)
     everybody = cast(lab, "GRF-3", [9, 2, 20, 1][:count], [14] * count)
     turns = tuple(step for rows in (SMALL, LARGE) * 4 for step in (bucket(rows), STEP))
     own = (*submits(*range(count)), *turns)
-    return evidence_of(
+    return padded(
         lab,
         [(own, everybody), ((Step("alternate"), *own), everybody)],
-        [(f"ticks with {count} requests", 4)]
+        [*hazards, ("rounds in another bucket than the last", 1), (f"ticks with {count} requests", 4)]
         + [("drafted beside undrafted", 1)] * (isinstance(lab.decoder, Scripted) and lab.longest > 0),
     )
 
@@ -102,8 +125,11 @@ def oscillating(lab: Lab, count: int) -> Scene:
 @clause("GRF-4")
 def test_oscillating_batches_say_the_same(lab: Lab) -> Evidence:
     count = most(lab)
-    guards = [(f"ticks with {size} requests", 2) for size in (-(-count // 2), count)]
-    return evidence_of(lab, [oscillating(lab, count)], guards)
+    return evidence_of(lab, [oscillating(lab, count)], [*oscillated(count), *speculated(lab)])
+
+
+def oscillated(count: int) -> Hazards:
+    return [(f"ticks with {size} requests", 2) for size in (-(-count // 2), count)]
 
 
 @clause("GRF-5")
@@ -115,7 +141,11 @@ def test_a_captured_size_serves_any_length(lab: Lab) -> Evidence:
     everybody = cast(lab, "GRF-5", short + long, [9] * 2 * count)
     waves = (submits(*range(count)), submits(*range(count, 2 * count)))
     steps = (*waves[0], DRAIN, *waves[1], DRAIN, *waves[0], STEP, STEP, *waves[1])
-    return evidence_of(lab, [(steps, everybody)], [(f"ticks with {count} requests", 4)])
+    found = evidence_of(lab, [(steps, everybody)], [(f"ticks with {count} requests", 4), *speculated(lab)])
+    reached = [len(request.prompt) for request in everybody]
+    guards = [Guard("prompts of more than a chunk", sum(length > CHUNK for length in reached))]
+    guards += [Guard("prompts beyond the window", sum(length > window for length in reached))] if window else []
+    return replace(found, guards=[*found.guards, *guards])
 
 
 def captures(decoder: Counted) -> int:
@@ -128,27 +158,34 @@ def captures(decoder: Counted) -> int:
 
 @clause("GRF-6")
 def test_oscillation_captures_nothing_anew(lab: Lab) -> Evidence:
-    steps, everybody = oscillating(lab, most(lab))
+    count = most(lab)
+    drawn, everybody = oscillating(lab, count)
+    steps = allowed(lab, drawn)
     with lab.twin.fresh() as decoder:
         captures(decoder)
         for _ in range(2):
             Waves(lab, decoder, everybody).play(steps)
         before = captures(decoder)
-        Waves(lab, decoder, everybody).play(steps)
+        waves = Waves(lab, decoder, everybody)
+        waves.play(steps)
         behind = captures(decoder)
     what = "graphs captured behind the same waves once more"
-    return Evidence("values", [{"what": what, "expected": before, "actual": behind}], [Guard("captures", before)])
+    guards = [Guard("captures", before), *guards_of(lab, oscillated(count), waves.counts)]
+    return Evidence("values", [{"what": what, "expected": before, "actual": behind}], guards)
 
 
 def drawn(lab: Lab, number: int) -> Scene:
-    """Waves by chance; every second scene leaves draft lengths alone, so that whole rounds can be compared."""
-    chance, count = lab.random(f"GRF-7/{number}"), min(6, most(lab))
+    """Waves by chance, small and large ones in turn; every second scene leaves draft lengths alone, so that whole
+    rounds can be compared."""
+    chance, room = lab.random(f"GRF-7/{number}"), most(lab)
+    count = min(6, room)
+    waves = [1, 2, 3, -(-room // 2), -(-room // 2), room] if lab.has("crowds") else [1] * 6
     lengths, budgets = (
         [chance.choice(sizes) for _ in range(count)] for sizes in ((1, 3, 15, 17, 33), (1, 2, 7, 16, 21))
     )
     steps = [bucket(chance.choice((SMALL, LARGE)))]
-    for _ in range(6):
-        steps += submits(*chance.sample(range(count), chance.randint(1, count // 2)))
+    for size in chance.sample(waves, len(waves)):
+        steps += submits(*chance.choices(range(count), k=min(size, room)))
         steps += [Step("draft", amount=chance.randint(0, lab.longest))] * (number % 2 and chance.random() < 0.7)
         steps += [bucket(chance.choice((1, SMALL, LARGE)))] * (chance.random() < 0.4)
         steps += [STEP] * chance.randint(1, 3)
@@ -157,5 +194,9 @@ def drawn(lab: Lab, number: int) -> Scene:
 
 @clause("GRF-7")
 def test_any_waves_say_the_same(lab: Lab) -> Evidence:
-    count = 12 if lab.thorough else 2
-    return evidence_of(lab, [drawn(lab, number) for number in range(count)], [])
+    scenes = [drawn(lab, number) for number in range(12 if lab.thorough else 2)]
+    hazards = [(f"batches grown past {-(-most(lab) // 2)} requests", 2), ("batches that grew or shrank", 1)]
+    hazards += speculated(lab)
+    if isinstance(lab.decoder, Schedulable):
+        hazards += [("buckets set", 1), ("draft lengths set", 1)] if lab.longest else [("buckets set", 1)]
+    return evidence_of(lab, scenes, hazards)

@@ -1,39 +1,37 @@
 """LAW: sampled output has the target's law, decided exactly wherever the decoder lets a tape in."""
 
-import json
+from contextlib import suppress
 from dataclasses import replace
-from itertools import product
-from math import inf
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from itertools import chain
 
 import numpy as np
 from hypothesis import strategies as st
 
 from specqual import fixtures, reference
 from specqual.conformance.blackbox import BATCH, Watched, gather
+from specqual.conformance.cells import Exploration
 from specqual.conformance.chapter import clause
-from specqual.conformance.contexts import drafter_of, telling
+from specqual.conformance.contexts import TINY, TINY_DRAFTS, drafter_of, telling
+from specqual.conformance.coupling import partings
 from specqual.conformance.draws import PARAMETERS, case_of, counted, slack_of
 from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import laws, prompt, smallest
-from specqual.conformance.hazards import parameters, speculation, traced
-from specqual.conformance.joint import DRAFTERS, LAWS, path_law, table_law
+from specqual.conformance.hazards import parameters, speculation
 from specqual.conformance.judge import Judge
-from specqual.conformance.kinds import leans
+from specqual.conformance.kinds import cells, counts
 from specqual.conformance.lab import Lab, scripted, taped
-from specqual.conformance.longlaw import Leans, case, listen
+from specqual.conformance.longlaw import Arm, Pairs, listen
 from specqual.conformance.origin import explained, served_again
 from specqual.conformance.rounding import number
 from specqual.conformance.scripts import SHAPES, sampled
 from specqual.conformance.tapes import Edges
-from specqual.conformance.verdicts import Profile
+from specqual.conformance.verdicts import Profile, Verdict
+from specqual.conformance.wholelaw import drafted_cases, guards, scripted_cases, tabled
 from specqual.contract import (
-    Method,
+    Decoder,
     Proposal,
     Request,
-    Round,
     Rule,
     Sampling,
     ScriptContext,
@@ -45,14 +43,6 @@ from specqual.reference.law import law, stream_law, target_law
 from specqual.reference.rng import Counter
 from specqual.reference.tape import Recorded
 
-TINY_DRAFTS = {
-    Method.DFLASH: "nano/dense-dflash",
-    Method.DFLASH2: "nano/dense-dflash2",
-    Method.DFLASH_SELECTOR: "nano/dense-selector",
-    Method.DFLASH_CONV: "nano/dense-conv",
-    Method.MARKOV: "nano/dense-markov",
-    Method.ASSISTED: "nano/llama",
-}
 SHARP = {"temperature": 0.8, "top_k": 8}  # not one, so that temperatures of p and q cannot be confused
 PROMPTS, TRIED = 2, 64  # that a black box is asked, and that they are chosen from
 FEW = 3  # drafts of one scripted round: enough for a rejection in the middle, few enough to enumerate
@@ -66,6 +56,15 @@ def sampled_requests(lab: Lab, clause_id: str, tokens: int) -> list[Request]:
         ids = prompt(lab, chance, 4 + len(found))
         found.append(Request(prompt=ids, max_tokens=tokens, sampling=sampling, seed=seed))
     return found
+
+
+def coupled_requests(lab: Lab) -> list[Request]:
+    """Long sampled requests, every second one with two samples: some hundred tokens, or thousands in a thorough run."""
+    found = list[Request]()
+    for turn in range(4 if lab.thorough else 1):
+        found += sampled_requests(lab, f"LAW-4/{turn}", lab.effort.tokens)
+    several = lab.honours("n")
+    return [replace(request, n=2) if several and place % 2 else request for place, request in enumerate(found)]
 
 
 def rule_of(lab: Lab) -> Rule:
@@ -106,8 +105,9 @@ def test_the_judges_rules_reproduce_the_target_over_fractions(lab: Lab) -> Evide
     drawn = st.tuples(st.sampled_from(RULES), TABLES, TABLES)
     found = smallest(drawn, wrong, 3 * lab.effort.examples, lab.random("LAW-1"))
     if found is not None:
+        drawn = len(cases)
         wrong(found)  # once more, to stand last
-        return Evidence("values", cases[-1:])
+        return Evidence("values", [cases[-1] | {"shrunk": f"from one of {drawn} that were drawn"}])
     return Evidence("values", cases)
 
 
@@ -159,50 +159,46 @@ def test_sampled_output_equals_the_references_on_the_same_tape(lab: Lab) -> Evid
     if twin.claims.method != lab.claims.method or twin.claims.limits.max_draft != lab.longest:
         raise NotOffered("the reference decoder has no drafter like this one, so its drafts would differ")
     cases, answers, tape = list[Case](), list[Answer](), Counter()
-    for request in sampled_requests(lab, "LAW-4", lab.effort.span):
+    for request in coupled_requests(lab):
         for decoder in (twin, lab.decoder):
             with taped(decoder, tape):
                 answers.append(serve(decoder, [request])[0])
         expected, actual = ([list(ids) for ids in answer.samples] for answer in answers[-2:])
         cases.append({"what": f"seed {request.seed}, {request.sampling}", "expected": expected, "actual": actual})
-    apart = sum(case["expected"] != case["actual"] for case in cases)
+    apart = [place for place, case in enumerate(cases) if case["expected"] != case["actual"]]
+    told = {"tokens": sum(len(ids) for answer in answers[1::2] for ids in answer.samples)}
 
     def again(place: int) -> Case | None:
         with taped(lab.decoder, tape):
             return served_again(lab, lab.decoder, [answers[2 * place].request], number=tape.uniform)
 
     if not apart or number(lab.claims.dtype) is None or not isinstance(lab.decoder, Traced):
-        return explained(lab, Evidence("values", cases), again)
+        return explained(lab, Evidence("values", cases, notes=told), again)
     own = [
         case_of(lab, answer, tape.uniform, label=f"the decoder's own path, {answer.request.sampling}")
         for answer in answers[1::2]
     ]
-    notes = {"outputs that rounding leads away from the reference's": apart}
-    return explained(lab, Evidence("draws", own, notes=notes), again)
+    found = [
+        (place, one)
+        for place in apart
+        for one in partings(lab, answers[2 * place], answers[2 * place + 1], tape.uniform)
+    ]
+    for place, one in found:
+        own[place]["decisions"] += one.decisions
+    told["rounding leads away from the reference"] = [f"{cases[place]['what']}, {one}" for place, one in found]
+    return explained(lab, Evidence("draws", own, notes=told), again)
 
 
 @clause("LAW-5")
 def test_the_whole_transaction_has_the_targets_law_exactly(lab: Lab) -> Evidence:
-    rule, cases, rounds = rule_of(lab), [], list[Round]()
-    with TemporaryDirectory() as folder:
-        config = {"model_type": "specqual_table", "vocab_size": 4, "context": 1}
-        laws = {suffix: numbers.split() for suffix, numbers in LAWS.items()}
-        (Path(folder) / "config.json").write_text(json.dumps(config | {"laws": laws}))
-        decoder = lab.tiny(target=Path(folder), draft=None, draft_length=2, dtype=None)
-        lab.require("Scripted", "Taped", decoder=decoder)
-        request = Request(prompt=(3,), max_tokens=8, sampling=Sampling(temperature=1.0))
-        right = target_law(lambda prefix: np.array(table_law(LAWS, prefix[-1] if prefix else 3), object), 3)
-        for (name, q), drafts in product(DRAFTERS.items(), (2, 1)):  # a single draft brings the bonus into the three
-            joint, seen = path_law(decoder, request, q, 3, drafts)
-            rounds += seen
-            expected, actual = (
-                [[list(tokens), str(mass)] for tokens, mass in sorted(found.items())] for found in (right, joint)
-            )
-            what = f"{rule}, q {name}, {drafts} drafts: joint law of three tokens"
-            cases.append({"what": what, "expected": expected, "actual": actual})
-    accepted, rejected = sum(r.accepted > 0 for r in rounds), sum(r.accepted < len(r.proposals) for r in rounds)
-    hazards = {"acceptances": accepted, "rejections": rejected} if decoder.claims.limits.max_draft else {}
-    return Evidence("values", cases, [traced(lab, hazard, seen) for hazard, seen in hazards.items()])
+    rule, cases, found = rule_of(lab), list[Case](), list[Exploration]()
+    with tabled(lab) as decoder:
+        for case, one in chain(scripted_cases(lab, rule, decoder), drafted_cases(lab, rule)):
+            cases.append(case)
+            found.append(one)
+            if cells.decide([case]).verdict is Verdict.VIOLATED:
+                break  # the cells of a wrong law are many, and one is enough
+    return Evidence("cells", cases, guards(lab, found) if decoder.claims.limits.max_draft else [])
 
 
 @clause("LAW-6")
@@ -212,7 +208,7 @@ def test_the_law_of_sampled_tokens_is_the_targets_behind_telling_prompts(lab: La
         raise NotOffered("decided exactly by LAW-2 to LAW-5; statistics are for decoders without a tape")
     decoder, judge, draft, name = lab.decoder, lab.judge, lab.run.setup.draft, lab.run.setup.target.name
     if lab.claims.limits.vocab_size > 256:
-        name, method = "nano/dense", TINY_DRAFTS.get(lab.claims.method)
+        name, method = TINY, TINY_DRAFTS.get(lab.claims.method)
         draft = fixtures.path(method) if draft is not None and method is not None else None
         decoder = lab.tiny(target=fixtures.path(name), draft=draft)
         judge = Judge.of(fixtures.path(name))
@@ -221,7 +217,8 @@ def test_the_law_of_sampled_tokens_is_the_targets_behind_telling_prompts(lab: La
     found = telling(judge, drafter_of(judge, draft), Sampling(**wanted), chance, PROMPTS, TRIED)
     # with 3 tokens left to it, a round can draft the second and end with a bonus; with 4 it can draft the third as well
     asked = [replace(request, max_tokens=budget) for request in found for budget in (3, 4)]
-    watched = [Watched.of(judge, request, nats, lab.effort.samples // len(asked)) for request in asked]
+    each, share = lab.effort.samples // len(asked), counts.share(alpha, len(asked))
+    watched = [Watched.of(judge, request, nats, each, share) for request in asked]
     seen = gather(decoder, watched, chance, alpha)
     cases = [one.case(name, alpha, lab.effort.wanted) for one in watched]
     traced = isinstance(decoder, Traced) and decoder.claims.limits.max_draft and lab.drafts
@@ -229,28 +226,33 @@ def test_the_law_of_sampled_tokens_is_the_targets_behind_telling_prompts(lab: La
     return Evidence("counts", cases, guards, {"sampling": str(found[0].sampling)})
 
 
+def unspeculative(lab: Lab) -> tuple[Decoder, float, str]:
+    """The arm that long outputs are compared with: the engine with speculation off or, where that is no other engine,
+    the reference; what rounding may do to its law (nats), and what it is."""
+    with suppress(NotOffered, Unsupported):
+        if lab.longest:
+            return lab.plain, lab.envelope(), "the engine without speculation"
+    setup = replace(lab.run.setup, draft=None, draft_length=None, rule=Rule.NONE, dtype="float64", options={})
+    return guarded("the reference", lambda: reference.make(setup), 600.0), 0.0, "the reference"
+
+
 @clause("LAW-7")
-def test_long_sampled_outputs_lean_no_way_that_the_engine_does_not_lean_without_speculation(lab: Lab) -> Evidence:
+def test_long_sampled_outputs_lean_no_further_than_without_speculation(lab: Lab) -> Evidence:
     lab.sampled_rule  # noqa: B018 - raises where no law is claimed
     if isinstance(lab.decoder, Taped) and lab.run.profile is not Profile.CERTIFY:
         raise NotOffered("decided exactly by LAW-2 to LAW-4; statistics are for decoders without a tape")
-    try:
-        plain = lab.plain if lab.longest else None
-    except (NotOffered, Unsupported):
-        plain = None
-    alpha, chance, judge = lab.budget.take("LAW-7"), lab.random("LAW-7"), lab.judge
-    draft, nats = drafter_of(judge, lab.run.setup.draft), lab.envelope()
-    base = Request(prompt=(0,), max_tokens=lab.effort.tokens, sampling=Sampling(temperature=1.0))
+    plain, slack, against = unspeculative(lab)
+    chance, judge, tokens = lab.random("LAW-7"), lab.judge, lab.effort.tokens
+    draft = drafter_of(judge, lab.run.setup.draft)
+    base = Request(prompt=(0,), max_tokens=tokens, sampling=Sampling(temperature=1.0))
     if lab.honours("ignore_eos"):
         base = replace(base, ignore_eos=True)
     requests = [replace(base, prompt=prompt(lab, chance, 4 + i % 13)) for i in range(lab.effort.long)]
-    rows = min(BATCH, *(decoder.claims.limits.max_batch for decoder in (lab.decoder, plain or lab.decoder)))
-    off = Leans(judge, draft, nats, lab.run.seed)
-    if plain is not None:
-        listen(plain, off, requests, rows, chance, inf)
-    known = {lean: leans.reach(arm.plain, alpha, len(off.arms)) for lean, arm in off.arms.items()}
-    on = Leans(judge, draft, nats, lab.run.seed + 1, known)
-    listen(lab.decoder, on, requests, rows, chance, leans.enough(alpha))
-    told = {"rows": rows, "tokens": lab.effort.tokens}
-    cases = [case(lean, arm, off.arms.get(lean), alpha, lab.effort.wanted / 10, told) for lean, arm in on.arms.items()]
-    return Evidence("leans", cases)
+    rows = min(BATCH, *(decoder.claims.limits.max_batch for decoder in (lab.decoder, plain)))
+    told = {"alpha": lab.budget.take("LAW-7"), "wanted": lab.effort.wanted, "rows": rows, "tokens": tokens}
+    on, off = (Arm(judge, draft, nats, lab.run.seed + i) for i, nats in enumerate((lab.envelope(), slack)))
+    cases = listen(Pairs(on, off, told), (lab.decoder, plain), requests, rows, chance)
+    traced = isinstance(lab.decoder, Traced) and lab.drafts
+    guards = [Guard("acceptances", on.accepted), Guard("rejections", on.rejected)] if traced else []
+    means = {case["label"]: round(sum(case["off"]) / len(case["off"]), 4) for case in cases}
+    return Evidence("leans", cases, guards, {"against": against, "of that arm, on the average": means})

@@ -1,9 +1,10 @@
 """LIM: at the ends of contexts, budgets, batches and pools nothing breaks, and what cannot be served is refused."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from specqual import fixtures
@@ -13,12 +14,13 @@ from specqual.conformance.drive import Answer, NotOffered, serve, serve_any
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import greedy_requests, prompt
 from specqual.conformance.greedy import case_of
+from specqual.conformance.hazards import at_once, batch, own_drafts, traced
 from specqual.conformance.lab import Lab, elsewhere, scripted
 from specqual.conformance.mutate import changed
 from specqual.conformance.telemetry import charged
 from specqual.conformance.test_drf import drafted
 from specqual.conformance.ties import tie_of
-from specqual.contract import FinishReason, Proposal, Request, Script, ScriptContext, Scripted, Traced
+from specqual.contract import FinishReason, Proposal, Request, Script, ScriptContext, Scripted
 
 LONG = 256  # tokens of a context that is filled as it is; a longer one is cut
 CUT = 192
@@ -26,7 +28,8 @@ FAR = 1024  # tokens of a prompt in a full batch
 LARGEST = 2**28  # bytes of a checkpoint that is copied for a changed config.json
 BATCH = 18
 HELD = 24  # positions of a drafter that knows few
-STEPS = 11_200
+ROUNDS = 11_000
+STEPS = ROUNDS + 200  # tokens of a request of so many rounds
 BYTE = 2**8  # positions that one byte counts
 NEVER = 2  # the best token behind nothing, in the chain table
 
@@ -81,18 +84,19 @@ def judged(lab: Lab, label: str, answer: Answer) -> Case:
 
 @clause("LIM-1")
 def test_output_is_right_to_the_very_end_of_the_context(lab: Lab) -> Evidence:
-    cases, near = list[Case](), 0
+    cases, answers, near = list[Case](), list[Answer](), 0
     with short_context(lab) as inner:
         for room, request in leaving(inner, "LIM-1"):
             answer = serve(inner.decoder, [request])[0]
+            answers.append(answer)
             cases.append(judged(inner, f"{room} tokens of room, configured drafter", answer))
             if isinstance(inner.decoder, Scripted) and inner.longest:
                 with scripted(inner.decoder, knowing(len(request.prompt), answer.output)):
                     answer = serve(inner.decoder, [request])[0]
                 cases.append(judged(inner, f"{room} tokens of room, perfect scripted drafts", answer))
             near += sum(0 < len(r.proposals) < inner.longest for r in answer.rounds or ())
-        seen = isinstance(inner.decoder, Traced) and isinstance(inner.decoder, Scripted) and inner.longest > 1
-    return Evidence("greedy", cases, [Guard("rounds with less room than K", near)] if seen else [])
+        guards = [traced(inner, "rounds with less room than K", near)] if inner.longest > 1 else []
+    return Evidence("greedy", cases, [*guards, *own_drafts(lab, answers)])
 
 
 @clause("LIM-2")
@@ -143,7 +147,8 @@ def test_output_stays_right_beyond_the_drafters_limit(lab: Lab) -> Evidence:
     with short_drafter(lab) as (inner, answer):
         case = judged(inner, f"a drafter of {HELD} positions", answer)
         passed = len(answer.request.prompt) + len(answer.output) - HELD
-    return Evidence("greedy", [case], [Guard("tokens beyond the drafter's limit", max(0, passed))])
+    guards = [Guard("tokens beyond the drafter's limit", max(0, passed)), *own_drafts(lab, [answer])]
+    return Evidence("greedy", [case], guards)
 
 
 @clause("LIM-4")
@@ -180,37 +185,61 @@ def by_the_reference(lab: Lab, what: str, answer: Answer) -> list[Case]:
 
 @clause("LIM-5")
 def test_more_requests_than_a_batch_holds_are_all_right(lab: Lab) -> Evidence:
-    count = min(lab.claims.limits.max_batch + 2, BATCH)
+    holds = min(lab.claims.limits.max_batch, BATCH - 2)
+    count = holds + 2 if lab.has("full-batches") else max(1, holds - 1)
     wanted = greedy_requests(lab, "LIM-5", count, lab.effort.span)
     room = min(lab.claims.limits.max_context, FAR) - lab.effort.span - 1
     far = room if lab.thorough else min(room, 40)
     chance = lab.random("LIM-5")
     wanted = [replace(request, prompt=prompt(lab, chance, max(1, far - i))) for i, request in enumerate(wanted)]
-    answers = serve(lab.decoder, wanted, 300.0)
-    return Evidence("greedy", [judged(lab, f"one of {count} requests at once", answer) for answer in answers])
+    answers = batch(lab, wanted, seconds=300.0)
+    cases = [judged(lab, f"one of {count} requests at once", answer) for answer in answers]
+    return Evidence("greedy", cases, [Guard("requests at once", at_once(answers), holds), *own_drafts(lab, answers)])
 
 
 @clause("LIM-6")
 def test_a_long_output_is_right_to_its_end(lab: Lab) -> Evidence:
     length = min(8 * lab.effort.tokens, 2048, lab.claims.limits.max_context - 10)
-    request = replace(greedy_requests(lab, "LIM-6", 1, length)[0], prompt=prompt(lab, lab.random("LIM-6"), 5))
-    answer = serve(lab.decoder, [request], 300.0)[0]
-    guards = [] if lab.window is None else [Guard("windows passed", length // lab.window, 2)]
-    return Evidence("greedy", [judged(lab, f"an output of {length} tokens", answer)], guards)
+    chance, answers = lab.random("LIM-6"), list[Answer]()
+    base = greedy_requests(lab, "LIM-6", 1, length if lab.has("long-outputs") else lab.effort.span)[0]
+    while len(answers) < lab.effort.prompts and all(len(answer.output) < length for answer in answers):
+        answers += serve(lab.decoder, [replace(base, prompt=prompt(lab, chance, 5))], 300.0)
+    reached = max(len(answer.output) for answer in answers)
+    guards = [Guard("tokens of the longest output", reached, length), *own_drafts(lab, answers)]
+    guards += [] if lab.window is None else [Guard("windows passed", reached // lab.window, 2)]
+    return Evidence("greedy", [judged(lab, f"up to {length} tokens", answer) for answer in answers], guards)
 
 
 @clause("LIM-7")
 def test_a_request_of_many_rounds_is_served_to_its_end(lab: Lab) -> Evidence:
-    steps = STEPS if lab.thorough else 600
     target = fixtures.path("table/chain")
     with elsewhere(lab, target=target, draft=None, draft_length=2, dtype=None, options={}) as inner:
         if not inner.longest:
             raise NotOffered("drafts cannot be scripted where no drafter is configured")
+        steps = STEPS if lab.has("long-outputs") else lab.effort.span
         request = Request(prompt=(3,), max_tokens=steps, ignore_eos=inner.honours("ignore_eos"))
         with scripted(inner.decoder, lambda context: Proposal.certain((NEVER,) * context.max_draft)):
-            answer = serve(inner.decoder, [request], 600.0)[0]
-        case, rounds = judged(inner, f"{steps} tokens, every draft wrong", answer), len(answer.rounds or answer.output)
-    return Evidence("greedy", [case], [Guard("rounds", rounds, 11_000 if lab.thorough else 500)])
+            answer = within(inner, request, 600.0 if lab.thorough else 40.0)
+        case = judged(inner, f"{answer.request.max_tokens} tokens, every draft wrong", answer)
+        rejected = sum(r.accepted < len(r.proposals) for r in answer.rounds or ())
+        guards = [Guard("tokens", len(answer.output), ROUNDS), traced(inner, "rejections", rejected, ROUNDS)]
+    return Evidence("greedy", [case], guards)
+
+
+def within(lab: Lab, request: Request, seconds: float) -> Answer:
+    """The answer to a request, or as much of it as comes within so many seconds, as if no more had been asked for."""
+    stop = monotonic() + seconds
+
+    def watch(tick: int, ids: Sequence[int]) -> None:
+        if monotonic() > stop:
+            with suppress(KeyError):  # it ended in this tick
+                lab.decoder.cancel(ids[0])
+
+    answer = serve_any(lab.decoder, [request], 2 * seconds + 60, on_tick=watch)[0]
+    if answer.refused is not None:
+        raise NotOffered(f"a request of {request.max_tokens} tokens was refused: {answer.refused}")
+    cut = FinishReason.CANCELLED in answer.reasons
+    return replace(answer, request=replace(request, max_tokens=max(1, len(answer.output)))) if cut else answer
 
 
 @clause("LIM-8")

@@ -41,6 +41,8 @@ def shapes(answers: list[Answer]) -> list[list[int]]:
 def test_speculation_ran(lab: Lab) -> Evidence:
     if not lab.drafts:
         raise NotOffered("no drafter is configured")
+    if lab.longest:  # else there is nothing to trace
+        lab.require("Traced")
     answers = probe(lab)
     rounds = behind_first(answers)
     proposed, accepted = sum(len(r.proposals) for r in rounds), sum(r.accepted for r in rounds)

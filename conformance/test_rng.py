@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import takewhile
 from math import log
 
-from specqual.conformance.campaign import takes
 from specqual.conformance.chapter import clause
 from specqual.conformance.drive import Answer, NotOffered, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
@@ -15,6 +14,7 @@ from specqual.conformance.generators import prompt
 from specqual.conformance.hazards import batch, beside
 from specqual.conformance.kinds import parting
 from specqual.conformance.lab import Lab, scheduled, taped
+from specqual.conformance.sizes import takes
 from specqual.conformance.ties import sampled_tie_of
 from specqual.contract import (
     Decoder,

@@ -1,7 +1,7 @@
 """SMP: each row is sampled by its own parameters, at every place of a span, whatever stands beside it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from specqual.conformance.chapter import clause
@@ -17,6 +17,7 @@ from specqual.conformance.scripts import allowed, continuation, greedy_patterns,
 from specqual.conformance.test_ge import alone, hazards, judged, violated
 from specqual.conformance.test_law import rule_of
 from specqual.conformance.test_rng import compared
+from specqual.conformance.unusual import UNUSUAL, unusual
 from specqual.contract import (
     InvalidRequest,
     Proposal,
@@ -267,46 +268,25 @@ def test_greedy_output_under_penalties_is_the_same_with_speculation_off(lab: Lab
     for place, (name, sampling) in enumerate(histories(lab, lab.random("SMP-7")).items()):
         label = f"{name}, configured drafter, against the same engine without it"
         request = row(lab, "SMP-7", place, 2 * lab.effort.span, sampling)
-        cases = [*judged(lab, lab.answer, [request], label, plain), *cases]
+        cases = [*judged(lab, lab.decoder, lab.answer, [request], label, plain), *cases]
         if violated(cases):
             break
         answers.append(lab.answer(request))
     return Evidence("greedy", cases, [penalised(answers), *(hazards(lab, cases) if lab.drafts else ())])
 
 
-UNUSUAL: dict[str, Any] = {
-    "temperature": 0.7,
-    "top_k": 3,
-    "top_p": 0.5,
-    "min_p": 0.1,
-    "repetition_penalty": 1.2,
-    "presence_penalty": 0.5,
-    "frequency_penalty": 0.5,
-    "logit_bias": ((0, 1.0),),
-    "seed": 7,
-    "n": 2,
-    "min_tokens": 2,
-    "ignore_eos": True,
-    "stop_ids": (0,),
-    "stop_strings": ("a",),
-    "logprobs": 1,
-}
-
-
 @clause("SMP-8")
 def test_a_parameter_is_honoured_or_refused_by_name(lab: Lab) -> Evidence:
     base, cases = Request(prompt=prompt(lab, lab.random("SMP-8"), 3), max_tokens=3), list[Case]()
-    of_sampling = {field.name for field in fields(Sampling)}
-    for name, value in UNUSUAL.items():
-        changes = {"sampling": Sampling(**{name: value})} if name in of_sampling else {name: value}
-        request, claimed, actual = replace(base, **changes), lab.honours(name), "served"
+    for name, request in unusual(base):
+        claimed, actual = lab.honours(name), "served"
         try:
             guarded("submit", lambda r=request: lab.decoder.submit(r))
         except InvalidRequest as error:
             actual = f"InvalidRequest {error.field.split('[')[0]}"
         except (DecoderError, Unsupported, NotOffered) as error:
             actual = type(error.__cause__ or error).__name__
-        what = f"{name} = {value!r}, {'claimed' if claimed else 'not claimed'}"
+        what = f"{name} = {UNUSUAL[name]!r}, {'claimed' if claimed else 'not claimed'}"
         cases.append({"what": what, "expected": "served" if claimed else f"InvalidRequest {name}", "actual": actual})
     lab.renew()  # what was let in is not waited for
     return Evidence("values", cases)

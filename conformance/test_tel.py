@@ -6,15 +6,17 @@ from dataclasses import replace
 from random import Random
 
 from specqual.conformance.acceptance import judged
-from specqual.conformance.campaign import takes
 from specqual.conformance.chapter import clause
 from specqual.conformance.drafter import DraftTwin
 from specqual.conformance.draws import slack_of
-from specqual.conformance.drive import Answer, NotOffered, serve
+from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import basic_requests, greedy_requests
+from specqual.conformance.hazards import batch, beside, traced
 from specqual.conformance.lab import Lab, scheduled, scripted
 from specqual.conformance.scripts import Pattern, continuation, greedy_patterns, sampled
+from specqual.conformance.seams import seam
+from specqual.conformance.sizes import takes
 from specqual.conformance.telemetry import cancelling, charged, counted, joined, moved, roles, told
 from specqual.conformance.ties import tie_of
 from specqual.conformance.walk import walk
@@ -27,7 +29,6 @@ from specqual.contract import (
     Script,
     Scripted,
     SeedContract,
-    Traced,
 )
 
 
@@ -41,16 +42,9 @@ def drafted(lab: Lab, pattern: Pattern, request: Request) -> Iterator[str]:
         yield "the configured drafter"
 
 
-def seam(lab: Lab, *names: str) -> dict[str, str]:
-    """The strongest of what is offered, for the detail of a verdict."""
-    kinds = {"a trace": Traced, "scripted drafts": Scripted}
-    found = [name for name in names if isinstance(lab.decoder, kinds[name])]
-    return {"seam": " and ".join(found) if found else "events alone"}
-
-
 def stopped(lab: Lab, base: Request) -> list[Request]:
     """The request with a stop id at each place of its first span, where stop ids are honoured."""
-    if not lab.honours("stop_ids"):
+    if not lab.honours("stop_ids") or not lab.has("stops"):
         return []
     known = continuation(lab, base)
     return [replace(base, stop_ids=(known[place],)) for place in range(1, min(len(known), lab.longest + 2))]
@@ -58,31 +52,44 @@ def stopped(lab: Lab, base: Request) -> list[Request]:
 
 @clause("TEL-1")
 def test_usage_is_a_recount_of_the_tokens(lab: Lab) -> Evidence:
-    cases, cut, cancelled = list[Case](), 0, 0
-    batch = greedy_requests(lab, "TEL-1", 3, lab.effort.span)
+    cases, cut, ended, cancelled = list[Case](), 0, 0, 0
+    wanted = greedy_requests(lab, "TEL-1", 3, lab.effort.span)
     if lab.honours("n"):
-        batch[0] = replace(batch[0], n=3)
+        wanted[0] = replace(wanted[0], n=3)
         if lab.honours("temperature"):
-            batch[1] = replace(batch[1], n=2, sampling=Sampling(temperature=1.0), seed=lab.run.seed)
-    for place, answer in enumerate(serve(lab.decoder, batch)):
+            wanted[1] = replace(wanted[1], n=2, sampling=Sampling(temperature=1.0), seed=lab.run.seed)
+    for place, answer in enumerate(serve(lab.decoder, wanted)):
         cases += charged(f"request {place} of a batch, n {answer.request.n}", answer)
-    base = replace(batch[2], n=1)
+    base = replace(wanted[2], n=1)
     for request in stopped(lab, base):
         with drafted(lab, greedy_patterns(lab.longest)["perfect"], base):
             answer = serve(lab.decoder, [request])[0]
         cases += charged(f"stop id {request.stop_ids[0]}", answer)
         cut += answer.reasons == (FinishReason.STOP,)
-    long = replace(batch[0], max_tokens=lab.effort.tokens)  # the last to come, and the one that goes
+        ended += sum(r.accepted > len(r.committed) for r in answer.rounds or ())
+    long = replace(wanted[0], max_tokens=lab.effort.tokens)  # the last to come, and the one that goes
     for ticks, lag in moments(lab):
         with lagging(lab, lag):
-            for place, answer in enumerate(cancelling(lab, [*batch[1:], long], ticks)):
+            for place, answer in enumerate(cancelling(lab, [*wanted[1:], long], ticks)):
                 cases += charged(f"request {place} where the last was cancelled after {ticks} ticks", answer)
-                cancelled += FinishReason.CANCELLED in answer.reasons
-    return Evidence("values", cases, [Guard("cancelled", cancelled), *([Guard("stopped", cut)] if cut else [])])
+                cancelled += under_way(answer)
+    guards = [Guard("cancelled under way", cancelled)]
+    guards += [Guard("stopped", cut)] if lab.honours("stop_ids") else []
+    if lab.honours("stop_ids") and isinstance(lab.decoder, Scripted) and lab.longest > 1:
+        guards.append(traced(lab, "drafts behind the end", ended))
+    return Evidence("values", cases, guards)
+
+
+def under_way(answer: Answer) -> bool:
+    """Whether a request was cancelled before it had said everything."""
+    said = sum(map(len, answer.samples))
+    return FinishReason.CANCELLED in answer.reasons and said < answer.request.max_tokens * answer.request.n
 
 
 def moments(lab: Lab) -> list[tuple[int, int]]:
     """Numbers of ticks after which to cancel, each with a commit lag that the decoder has."""
+    if not lab.has("cancelled-beside-others"):
+        return []
     lags = (0, 1) if isinstance(lab.decoder, Schedulable) and takes(lab.decoder, lag=1) else (0,)
     return [(ticks, lag) for lag in lags for ticks in ((1, 2, 3, 5) if lab.thorough else (2 + lag,))]
 
@@ -94,20 +101,22 @@ def lagging(lab: Lab, lag: int) -> AbstractContextManager[object]:
 
 @clause("TEL-2")
 def test_joined_deltas_are_the_output(lab: Lab) -> Evidence:
-    cases, several = list[Case](), 0
+    cases, several, entries = list[Case](), 0, 0
     wanted = greedy_requests(lab, "TEL-2", 3, lab.effort.span)
     if lab.honours("n"):
         wanted[1] = replace(wanted[1], n=2)
         if lab.honours("temperature", "seed") and lab.claims.seed is not SeedContract.NONE:
             wanted.append(replace(wanted[2], n=3, sampling=Sampling(temperature=1.0), seed=lab.run.seed + 1))
     quiet = [serve(lab.decoder, [request])[0] for request in wanted]
-    if lab.honours("logprobs"):
+    if lab.honours("logprobs") and lab.has("log-probabilities"):
         wanted = [replace(request, logprobs=2 * (place % 2)) for place, request in enumerate(wanted)]
-    for place, (alone, answer) in enumerate(zip(quiet, serve(lab.decoder, wanted), strict=True)):
+    answers = batch(lab, wanted)
+    for place, (alone, answer) in enumerate(zip(quiet, answers, strict=True)):
         greedy = answer.request.sampling.greedy
         for sample, deltas in enumerate(joined(answer)):
             what = f"request {place}, sample {sample}"
             several += any(len(delta.ids) > 1 for delta in deltas)
+            entries += sum(len(delta.logprobs or ()) for delta in deltas)
             if answer.rounds is not None:
                 committed = [token for r in answer.rounds_of(sample) for token in r.committed]
                 tokens = list(answer.samples[sample])
@@ -117,7 +126,9 @@ def test_joined_deltas_are_the_output(lab: Lab) -> Evidence:
                 tie = tie_of(lab, answer.request, expected, actual) if greedy else {}
                 label = f"{what}: the same alone, without log-probabilities"
                 cases.append({"what": label, "expected": expected, "actual": actual, **tie})
-    guards = [Guard("deltas of several tokens", several)] if lab.drafts and isinstance(lab.decoder, Traced) else []
+    guards = [beside(lab, [answers])]
+    guards += [Guard("log-probabilities", entries)] if lab.honours("logprobs") else []
+    guards += [traced(lab, "deltas of several tokens", several)] if lab.drafts else []
     return Evidence("values", cases, guards, seam(lab, "a trace"))
 
 
@@ -141,48 +152,53 @@ def test_log_probabilities_are_the_targets_at_every_place(lab: Lab) -> Evidence:
     for what, answer in answers:
         cases += told(lab, what, answer)
         seen += [role for sample in range(answer.request.n) for role in roles(answer.rounds_of(sample))]
-    guards = []
-    if isinstance(lab.decoder, Traced) and isinstance(lab.decoder, Scripted) and lab.longest:
-        guards = [Guard(f"{role} tokens", seen.count(role)) for role in ("accepted", "correction", "bonus")]
+    kinds = ("accepted", "correction", "bonus") if isinstance(lab.decoder, Scripted) else ("accepted", "correction")
+    guards = [traced(lab, f"{role} tokens", seen.count(role)) for role in kinds if lab.speculative]
     return Evidence("values", cases, guards, seam(lab, "a trace", "scripted drafts"))
 
 
 @clause("TEL-4")
 def test_counters_move_by_what_was_done(lab: Lab) -> Evidence:
-    cases, ended, short, cancelled, longest = list[Case](), 0, 0, 0, lab.longest
+    cases, ended, short, drafts, cancelled, longest = list[Case](), 0, 0, 0, 0, lab.longest
     base = greedy_requests(lab, "TEL-4", 1, lab.effort.span)[0]
 
     def note(what: str, found: tuple[Sequence[Answer], dict[str, int]]) -> None:
-        nonlocal ended, short, cancelled
+        nonlocal ended, short, drafts, cancelled
         answers, counters = found
         cases.extend(counted(what, answers, counters, longest))
         rounds = [r for answer in answers for r in answer.rounds or ()]
         ended += sum(r.accepted > len(r.committed) for r in rounds)
         short += sum(0 < len(r.proposals) < longest for r in rounds)
-        cancelled += sum(FinishReason.CANCELLED in answer.reasons for answer in answers)
+        drafts += counters.get("draft_tokens", 0)
+        cancelled += sum(map(under_way, answers))
 
     names = (
         ("perfect", "wrong at j", "changing K", "sometimes empty") if isinstance(lab.decoder, Scripted) else ("own",)
     )
     patterns = greedy_patterns(longest)
     for name in names:
-        with drafted(lab, patterns.get(name, patterns["perfect"]), base) as drafts:
-            note(f"{drafts} {name}", moved(lab, lambda: serve(lab.decoder, [base])))
+        with drafted(lab, patterns.get(name, patterns["perfect"]), base) as whose:
+            note(f"{whose} {name}", moved(lab, lambda: serve(lab.decoder, [base])))
     for request in stopped(lab, base):
         with drafted(lab, patterns["perfect"], base):
             what = f"stop id {request.stop_ids[0]}"
             note(what, moved(lab, lambda r=request: serve(lab.decoder, [r])))  # type: ignore[misc]
-    batch = greedy_requests(lab, "TEL-4/batch", 3, lab.effort.span)
-    batch[-1] = replace(batch[-1], max_tokens=lab.effort.tokens)
+    three = greedy_requests(lab, "TEL-4/batch", 3, lab.effort.span)
+    three[-1] = replace(three[-1], max_tokens=lab.effort.tokens)
     for ticks, lag in moments(lab):
         with lagging(lab, lag):
-            found = moved(lab, lambda t=ticks: cancelling(lab, batch, t))  # type: ignore[misc]
+            found = moved(lab, lambda t=ticks: cancelling(lab, three, t))  # type: ignore[misc]
             note(f"a batch, one of it cancelled after {ticks} ticks with a commit lag of {lag}", found)
     if not cases:
         raise NotOffered("the decoder counts nothing that can be recounted")
-    traced = isinstance(lab.decoder, Traced) and isinstance(lab.decoder, Scripted) and longest > 1
-    guards = [Guard("drafts behind the end", ended), Guard("rounds of fewer drafts", short)] if traced else []
-    return Evidence("values", cases, [*guards, Guard("cancelled", cancelled)], seam(lab, "a trace", "scripted drafts"))
+    guards = [Guard("cancelled under way", cancelled)]
+    if lab.speculative and "draft_tokens" in guarded("counters", lab.decoder.counters):
+        guards.append(Guard("drafts, as counted", drafts))
+    if isinstance(lab.decoder, Scripted) and longest > 1:
+        hazards = {"rounds of fewer drafts": short}
+        hazards |= {"drafts behind the end": ended} if lab.honours("stop_ids") else {}
+        guards += [traced(lab, hazard, seen) for hazard, seen in hazards.items()]
+    return Evidence("values", cases, guards, seam(lab, "a trace", "scripted drafts"))
 
 
 @clause("TEL-5")
@@ -203,26 +219,30 @@ def test_measured_acceptance_is_the_closed_form(lab: Lab) -> Evidence:
                 with scripted(lab.decoder, drawing(lab, request, shape, seeds)):
                     answers += serve(lab.decoder, [request])
             served.append((f"scripted drafts {shape}", tuple(answers)))
-    every, notes = list[tuple[int, bool, float]](), dict[str, object]()
+    cases, notes, alpha = list[Case](), dict[str, object](), lab.budget.take("TEL-5")
     for what, replies in served:
         found = list[tuple[int, bool, float]]()
         for answer in replies:
             lab.judge.forward((*answer.request.prompt, *answer.output))  # one pass serves every draft
             found += judged(rule, lab.judge.law, answer)
         notes[f"acceptance per slot, {what}: measured, closed form"] = by_slot(found)
-        every += found
-    case: Case = {
-        "what": f"{rule}, {' and '.join(what for what, _ in served)}",
-        "accepted": [int(hit) for _, hit, _ in every],
-        "chance": [chance for _, _, chance in every],
-        "planned": sum(answer.request.max_tokens for _, replies in served for answer in replies),
-        "alpha": lab.budget.take("TEL-5"),
-        "slack": slack_of(lab),
-        "wanted": lab.effort.wanted,
-    }
-    hits = [hit for _, hit, _ in every]
-    guards = [Guard("acceptances", hits.count(True)), Guard("rejections", hits.count(False))]
-    return Evidence("acceptance", [case], guards, {**notes, **seam(lab, "a trace", "scripted drafts")})
+        tokens = sum(answer.request.max_tokens for answer in replies)
+        cases += [
+            {
+                "what": f"{rule}, {what}, slot {slot + 1}",
+                "slot": slot,
+                "accepted": [int(hit) for at, hit, _ in found if at == slot],
+                "chance": [chance for at, _, chance in found if at == slot],
+                "planned": -(-tokens // (slot + 1)),  # a round that comes so far commits as many tokens
+                "alpha": alpha,
+                "slack": slack_of(lab),
+                "wanted": lab.effort.wanted,
+            }
+            for slot in range(lab.longest)
+        ]
+    hits = [hit for case in cases for hit in case["accepted"]]
+    guards = [Guard("acceptances", hits.count(1)), Guard("rejections", hits.count(0))]
+    return Evidence("acceptance", cases, guards, {**notes, **seam(lab, "a trace", "scripted drafts")})
 
 
 @clause("TEL-6")

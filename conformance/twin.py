@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from specqual.contract import Decoder, Proposal, Refused, Request, Round, ScriptContext, State
 from specqual.reference import make as reference
 
 from .drive import Answer, DecoderError, NotOffered, guarded, serve, serve_any
+from .sizes import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +32,12 @@ class Twin:
     _plain: dict[Request, Answer] = field(default_factory=dict)
     _alone: dict[Request, Answer] = field(default_factory=dict)
     _states: dict[Ids, State] = field(default_factory=dict)
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """What its scheduler takes."""
+        with self.fresh() as decoder:
+            return Sizes.of(decoder)
 
     @property
     def bitwise(self) -> bool:

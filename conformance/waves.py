@@ -6,32 +6,37 @@ Told and shrunk as histories are, but looked at from outside only, so that a dec
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
-from specqual.contract import Proposal, Refused, Request, Schedulable, ScriptContext, Scripted, Tokens, Traced
+from specqual.contract import Proposal, Refused, Request, Round, Schedulable, ScriptContext, Scripted, Tokens, Traced
 
-from .campaign import takes
+from .campaign import allowed
 from .compare import tale
 from .drive import DecoderError, NotOffered, guarded
 from .evidence import Case, Evidence, Guard, decide
 from .history import Cast, name, told
 from .lab import Lab
 from .shrink import Steps, shrink
+from .sizes import takes
 from .ties import tie_of
 from .verdicts import Verdict
 
 PATIENCE = 400  # ticks in which waves must come to their end
 Scene = tuple[Steps, Cast]
+Hazards = list[tuple[str, int]]  # by name, with how often each must have occurred
 
 
 @dataclass
 class Served:
-    """One request: what it said, and in which step it ended."""
+    """One request: what it said and when, its rounds as far as there is a trace, and the step in which it ended."""
 
     request: Request
     request_id: int
     label: str
     samples: list[list[int]]
+    ticks: list[int] = field(default_factory=list)
+    rounds: tuple[Round, ...] = ()
     ended: int | None = None
 
 
@@ -45,11 +50,13 @@ class Waves:
     served: list[Served] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     own: bool = True  # drafts came from the configured drafter at its own length, all the time
+    ticks: int = 0
 
     def play(self, steps: Steps) -> None:
         for place, step in enumerate(steps):
             getattr(self, step.verb)(step.who if step.verb == "submit" else step.amount, place)
         self.drain(0, len(steps) - 1)
+        self.tally()
 
     def submit(self, who: int, place: int) -> None:
         request = self.cast[who]
@@ -93,8 +100,6 @@ class Waves:
         return Proposal.certain(known[start : start + context.max_draft])
 
     def tick(self, place: int) -> None:
-        live = sum(one.ended is None for one in self.served)
-        self.counts[f"ticks with {live} requests"] += 1
         known = {one.request_id: one for one in self.served}
         for event in guarded("step", self.decoder.step):
             one = known.get(event.request_id)
@@ -104,8 +109,36 @@ class Waves:
                 raise NotOffered(f"a request of {len(one.request.prompt)} tokens was refused: {event.error}")
             if isinstance(event, Tokens):
                 one.samples[event.sample].extend(int(token) for token in event.ids)
+                one.ticks.append(self.ticks)
             else:
                 one.ended = place
+                if isinstance(self.decoder, Traced):
+                    one.rounds = guarded("rounds", lambda one=one: tuple(self.decoder.rounds(one.request_id)))
+        self.ticks += 1
+
+    def tally(self) -> None:
+        """Count the hazards that occurred: batches by their size, and what rounds tell of drafts and buckets.
+
+        A step of a Schedulable decoder is one tick, so that those of whom tokens came in it were served in it. Else a
+        request counts from its first tokens to its last.
+        """
+        if isinstance(self.decoder, Schedulable):
+            served = [one.ticks for one in self.served]
+        else:
+            served = [list(range(one.ticks[0], one.ticks[-1] + 1)) if one.ticks else [] for one in self.served]
+        sizes = Counter(tick for ticks in served for tick in set(ticks))
+        batches = [sizes[tick] for tick in range(self.ticks)]
+        self.counts.update(f"ticks with {size} requests" for size in batches)
+        changes = sum(one != other and min(one, other) > 0 for one, other in pairwise(batches))
+        self.counts["batches that grew or shrank"] += changes
+        grown = [size for one, other in pairwise((0, *batches)) for size in range(one, other)]
+        self.counts.update(f"batches grown past {size} requests" for size in grown)
+        for one in self.served:
+            lengths, buckets = ([len(r.proposals) for r in one.rounds], [r.policy.get("bucket") for r in one.rounds])
+            self.counts.update(f"rounds of {length} drafts" for length in lengths)
+            self.counts["rounds with drafts"] += sum(length > 0 for length in lengths)
+            self.counts["rounds in a bucket"] += sum(size is not None for size in buckets)
+            self.counts["rounds in another bucket than the last"] += sum(a != b for a, b in pairwise(buckets))
 
     def cases(self, steps: Steps) -> Iterable[tuple[Case, int]]:
         """Every request against itself alone, and the step in which it ended."""
@@ -119,8 +152,7 @@ class Waves:
                 case: Case = {"what": f"{what}: output", "expected": wanted, "actual": said, "history": history}
                 yield case | tie_of(self.lab, one.request, wanted, said), one.ended or 0
                 if self.own and bitwise and isinstance(self.decoder, Traced):
-                    rounds = guarded("rounds", lambda one=one: self.decoder.rounds(one.request_id))
-                    sides = {"expected": tale(alone.rounds or (), sample), "actual": tale(rounds, sample)}
+                    sides = {"expected": tale(alone.rounds or (), sample), "actual": tale(one.rounds, sample)}
                     what = f"{what}: rounds (start, proposals, q, accepted)"
                     yield {"what": what, **sides, "history": history}, one.ended or 0
 
@@ -139,11 +171,21 @@ def ridden(lab: Lab, scene: Scene) -> tuple[list[Case], int | None, Counter[str]
     return cases, None, waves.counts
 
 
-def evidence_of(lab: Lab, scenes: Iterable[Scene], guards: Sequence[tuple[str, int]]) -> Evidence:
-    """What waves say; the first scene that fails is shrunk and ends them. `guards` name hazards, and how often each
-    must have occurred."""
+def guards_of(lab: Lab, hazards: Hazards, counts: Counter[str]) -> list[Guard]:
+    """Hazards as they occurred; "rounds" of any kind are seen where there is a trace, and nowhere else."""
+    return [
+        Guard(
+            hazard, None if hazard.startswith("rounds") and not isinstance(lab.decoder, Traced) else counts[hazard], n
+        )
+        for hazard, n in hazards
+    ]
+
+
+def evidence_of(lab: Lab, scenes: Iterable[Scene], hazards: Hazards) -> Evidence:
+    """What waves say; the first scene that fails is shrunk and ends them. The hazards must have occurred in them."""
     cases, counts = list[Case](), Counter[str]()
-    for steps, cast in scenes:
+    for drawn, cast in scenes:
+        steps = allowed(lab, drawn)
         found, place, seen = ridden(lab, (steps, cast))
         counts += seen
         if place is not None:
@@ -158,7 +200,6 @@ def evidence_of(lab: Lab, scenes: Iterable[Scene], guards: Sequence[tuple[str, i
             small = shrink(steps[: place + 1], fails, lab.effort.shrinks)
             if small not in wrong:
                 fails(small)
-            return Evidence("values", wrong[small])
+            return Evidence("values", [case | {"shrunk": f"from {len(steps)} steps"} for case in wrong[small]])
         cases += found
-    hazards = [Guard(hazard, counts[hazard], needed) for hazard, needed in guards]
-    return Evidence("values", cases, hazards, dict(sorted(counts.items())))
+    return Evidence("values", cases, guards_of(lab, hazards, counts), dict(sorted(counts.items())))

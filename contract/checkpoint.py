@@ -115,6 +115,21 @@ def _hf_quant(directory: Path) -> dict[str, Any] | None:
     return read_json(path) if path.exists() else None
 
 
+def read_target(directory: Path) -> tuple[TargetConfig, Quantisation]:
+    """What the files beside a target's weights say; CheckpointError names the file or key that is wrong."""
+    content = read_json(directory / "config.json")
+    return parse_target(content), parse_quantisation(content, _hf_quant(directory))
+
+
+def read_draft(directory: Path, target: TargetConfig | None = None) -> tuple[DraftConfig, Quantisation]:
+    """What the files beside a drafter's weights say and, given its target, whether the two fit; errors as above."""
+    content = read_json(directory / "config.json")
+    config = parse_draft(content)
+    if target is not None:
+        fit(config, target)
+    return config, parse_quantisation(content, _hf_quant(directory))
+
+
 def open_target(directory: Path | str, *, prefix: str = "") -> Checkpoint[TargetConfig]:
     """Open a target checkpoint (config.json and safetensors) with strict accounting.
 
@@ -122,14 +137,26 @@ def open_target(directory: Path | str, *, prefix: str = "") -> Checkpoint[Target
     tensor that is missing, extra, misshapen or unknown. Reads headers only.
     """
     directory = Path(directory)
-    content = read_json(directory / "config.json")
-    config = parse_target(content)
-    quantisation = parse_quantisation(content, _hf_quant(directory))
+    config, quantisation = read_target(directory)
     stored = _stored(directory, prefix)
     left_out = tuple(name for name in stored if name.startswith(LEFT_OUT.get(config.model_type, ())))
     kept = {name: tensor for name, tensor in stored.items() if name not in set(left_out)}
     tensors = account(kept, target_schema(config, quantisation), target_aliases(config))
     return Checkpoint(directory, config, quantisation, tensors, left_out)
+
+
+def fit(draft: DraftConfig, target: TargetConfig) -> None:
+    """Raise CheckpointError, naming the field, unless a drafter has the sizes of this target.
+
+    Nothing in a configuration says which target a drafter was trained for; another of the same sizes is not noticed.
+    """
+    for key, mine, theirs in (
+        ("vocab_size", draft.vocab_size, target.vocab_size),
+        ("hidden_size", draft.hidden_size, target.hidden_size),
+        ("num_target_layers", draft.target_layers, target.layers),
+    ):
+        if mine != theirs:
+            raise CheckpointError(f"config.json: {key}", f"is {mine}, but the target's is {theirs}")
 
 
 def open_draft(
@@ -140,16 +167,6 @@ def open_draft(
     Raises CheckpointError as open_target does.
     """
     directory = Path(directory)
-    content = read_json(directory / "config.json")
-    config = parse_draft(content)
-    if target is not None:
-        for key, mine, theirs in (
-            ("vocab_size", config.vocab_size, target.vocab_size),
-            ("hidden_size", config.hidden_size, target.hidden_size),
-            ("num_target_layers", config.target_layers, target.layers),
-        ):
-            if mine != theirs:
-                raise CheckpointError(f"config.json: {key}", f"is {mine}, but the target's is {theirs}")
-    quantisation = parse_quantisation(content, _hf_quant(directory))
+    config, quantisation = read_draft(directory, target)
     schema = draft_schema(config, quantisation)
     return Checkpoint(directory, config, quantisation, account(_stored(directory, prefix), schema, DRAFT_ALIASES))

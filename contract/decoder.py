@@ -130,7 +130,8 @@ class State:
     `target.L.key`, `target.L.value` [length, kv_heads, head_dim] after norm and RoPE, oldest first, a window cut to its
     visible rows; `target.L.state` [value_heads, key_dim, value_dim]; `target.L.conv` [kernel - 1, channels], oldest
     first; `draft.L.key`, `draft.L.value` [context rows, kv_heads, head_dim]. `positions` maps a cached tensor's name
-    to the absolute positions of its rows. `pages` and `slot` name the owned resources.
+    to the absolute positions of its rows. `pages` and `slot` name the owned resources; a page holds `page_size`
+    positions of one layer, None where that is not told.
     """
 
     length: int
@@ -138,6 +139,7 @@ class State:
     positions: Mapping[str, tuple[int, ...]]
     pages: tuple[int, ...] = ()
     slot: int | None = None
+    page_size: int | None = None
 
 
 @runtime_checkable
@@ -155,7 +157,7 @@ class Inspectable(Protocol):
 
 @runtime_checkable
 class Schedulable(Protocol):
-    """Scripted schedules."""
+    """Scripted schedules. A step of such a decoder is one tick of its scheduler, never a wait for output."""
 
     def preempt(self, request_id: int) -> None:
         """Let a live request wait until it is resumed; ticks bring it no event. KeyError if unknown or ended."""

@@ -29,7 +29,7 @@ def from_e4m3(codes: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
 
 def nvfp4(packed: Tensor, scale: Tensor, outer: Tensor, dtype: torch.dtype, *, divide: bool) -> Tensor:
     """Decode packed codes [out, in / 2], the even input low, with block scales [out, in / 16]: [out, in]."""
-    table = torch.tensor((*E2M1, *(-value for value in E2M1)), dtype=dtype)
+    table = torch.tensor((*E2M1, *(-value for value in E2M1)), dtype=dtype, device=packed.device)
     codes = torch.stack([packed & 15, packed >> 4], dim=-1).flatten(-2).long()
     blocks = table[codes].reshape(*scale.shape, BLOCK) * scale.to(dtype)[..., None]
     return (blocks / outer.to(dtype) if divide else blocks * outer.to(dtype)).flatten(-2)

@@ -7,6 +7,7 @@ from specqual.contract import State
 
 from .deltanet import advance, steps_of
 from .memory import Memory, Store
+from .pages import PAGE
 
 
 def state_of(memory: Memory, store: Store) -> State:
@@ -26,4 +27,4 @@ def state_of(memory: Memory, store: Store) -> State:
         tensors[f"target.{layer}.state"] = state
         tensors[f"target.{layer}.conv"] = torch.cat([conv, log.mixed[:, 0].to(conv.dtype)])[memory.kept :]
     pages = tuple(sorted(page for table in memory.tables.values() for page in table if page))
-    return State(memory.length, tensors, positions, pages, memory.slot)
+    return State(memory.length, tensors, positions, pages, memory.slot, PAGE)

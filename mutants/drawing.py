@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from specqual.contract import CompactLaw, Key, Proposal, Purpose, Rule, Sampling
+from specqual.contract import CompactLaw, Decoder, Key, Proposal, Purpose, Rule, Sampling, Setup
 from specqual.reference import choice, drafter, transaction, verify
 from specqual.reference.choice import Array, Scored
+from specqual.reference.sampling import Law
 
 from .mutant import planted_in
 from .pairs import DFLASH, DFLASH2, MARKOV
-from .planting import replacing
+from .planting import planted, replacing
 
 sound_pick, sound_walk, sound_verify = choice.pick, choice.walk, verify.verify
 
@@ -61,10 +62,14 @@ def m02f(ids: Array, scores: Array, sampling: Sampling, u: float) -> tuple[int, 
     return token, CompactLaw(law.ids, tuple(law.probabilities[place] for place in own))
 
 
+def reused(seed: int, sample: int, round_start: int, position: int, purpose: Purpose) -> Key:
+    return Key(seed, sample, round_start, position, Purpose.DRAFT if purpose is Purpose.RESIDUAL else purpose)
+
+
 @replacing("Key", transaction)
 def m03a(seed: int, sample: int, round_start: int, position: int, purpose: Purpose) -> Key:
     """The number that drew a draft decides its correction, too. Silent in greedy mode and for certain drafts."""
-    return Key(seed, sample, round_start, position, Purpose.DRAFT if purpose is Purpose.RESIDUAL else purpose)
+    return reused(seed, sample, round_start, position, purpose)
 
 
 @replacing("Key", transaction)
@@ -114,6 +119,32 @@ def m03g(seed: int, sample: int, round_start: int, position: int, purpose: Purpo
     return Key(seed, sample, 0, position - round_start, purpose)
 
 
+def race(law: Law, ids: Array, u: float) -> int:
+    """The place [k] that wins: log-probabilities plus Gumbel numbers of the tokens `ids` [k]; u names the vector."""
+    drawn = np.random.default_rng(int(u * 2**53)).random(int(ids.max()) + 1)[ids]
+    with np.errstate(divide="ignore"):
+        return int(np.argmax(np.log(law) - np.log(-np.log(drawn))))
+
+
+def raced(ids: Array, scores: Array, sampling: Sampling, u: float) -> tuple[int, CompactLaw | None]:
+    """A draft drawn from its law by a race, in place of the inverse of its sums."""
+    token, law = sound_pick(ids, scores, sampling, u)
+    if law is None:
+        return token, None
+    drawn = np.array(law.ids)
+    return int(drawn[race(np.array(law.probabilities), drawn, u)]), law
+
+
+RACES = {(choice, "pick"): raced, (verify, "draw"): lambda law, u: race(law, np.arange(len(law)), u)}
+
+
+def m03h(setup: Setup) -> Decoder:
+    """Tokens are drawn by Gumbel races, and the vector that chose the draft decides the correction again (B11). Silent
+    in greedy mode and for certain drafts; the weakest bias that was ever published."""
+    found: Decoder = planted(setup, RACES | {(transaction, "Key"): reused})
+    return found
+
+
 PLANTED = planted_in(
     "reference",
     ("LAW-2", DFLASH, (m02a, m02e, m02f)),
@@ -122,4 +153,5 @@ PLANTED = planted_in(
     ("LAW-4", DFLASH2, (m03a,)),
     ("RNG-1", DFLASH2, (m03a, m03b, m03c, m03d, m03e, m03g)),
     ("RNG-3", DFLASH2, (m03d,)),
+    ("RNG-1", DFLASH2, (m03h,)),
 )

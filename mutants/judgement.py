@@ -1,14 +1,16 @@
 """What follows from the outcomes of trials: which mutants were killed, and which controls pass."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from specqual.conformance.clauses import SHRINKING
 from specqual.conformance.verdicts import Verdict
 
 from .levels import Level
 from .mutant import Control, Mutant
-from .plan import Wanted, passed, said_by
+from .pairs import Pair
+from .plan import Wanted, asked_in, passed, tried
 from .trial import FINISHED, OUT_OF_TIME, PASSED, Outcome, Role, Said
 
 
@@ -17,6 +19,7 @@ class Fate(StrEnum):
 
     KILLED = "killed"
     SURVIVED = "survived"
+    UNSHRUNK = "not shrunk"  # by a clause that shrinks, whose counterexample is as it was found
     UNCLEAN = "unclean"  # the sound decoder does not pass the same clause, so that a violation says nothing
     PENDING = "sound decoder not run"
     ERROR = "error"
@@ -38,11 +41,11 @@ class Cell:
 
 
 def cell(mutant: Mutant, outcome: Outcome | None, clean: Iterable[Outcome], level: Level) -> Cell:
-    """Killed means VIOLATED, with a counterexample, by a clause that the sound decoder passes on the same fixtures and
-    seed; at L3 by one that owns the fault, where any is named."""
+    """Killed means VIOLATED, with a counterexample, shrunk where the clause shrinks, by a clause that the sound decoder
+    passes on the same fixtures and seed; at L3 by one that owns the fault, where any is named."""
     if outcome is None:
         return Cell(Fate.MISSING)
-    clean, spent, unclean = list(clean), 0.0, None
+    clean, spent, worst = list(clean), 0.0, None
     owners = {(owner.clause, str(owner.pair)) for owner in mutant.owners}
     pairs = {str(pair): pair for pair in {mutant.pair, *(owner.pair for owner in mutant.owners)}}
     for said in outcome.said:
@@ -50,12 +53,12 @@ def cell(mutant: Mutant, outcome: Outcome | None, clean: Iterable[Outcome], leve
         if said.verdict == Verdict.VIOLATED and said.proof:
             if level is Level.L3 and owners and (said.clause, said.pair) not in owners:
                 continue
-            if said.clause in passed(clean, mutant.base, pairs[said.pair]):
-                return _cell(Fate.KILLED, said, spent)
-            asked = said.clause in said_by(clean, Role.CLEAN, mutant.base, pairs[said.pair])
-            unclean = unclean or _cell(Fate.UNCLEAN if asked else Fate.PENDING, said, spent)
-    if unclean is not None:
-        return unclean
+            fate = _fate(said, clean, mutant.base, pairs[said.pair])
+            if fate is Fate.KILLED:
+                return _cell(fate, said, spent)
+            worst = worst or _cell(fate, said, spent)
+    if worst is not None:
+        return worst
     if outcome.ended == OUT_OF_TIME:
         return Cell(Fate.TIME_OUT, seconds=outcome.seconds, detail=f"after {outcome.seconds:.0f} s")
     if outcome.ended != FINISHED:
@@ -66,6 +69,16 @@ def cell(mutant: Mutant, outcome: Outcome | None, clean: Iterable[Outcome], leve
     last = next((said for said in reversed(outcome.said) if (said.clause, said.pair) in owners), None)
     said = last or (outcome.said[-1] if outcome.said else None)
     return Cell(Fate.SURVIVED, seconds=spent) if said is None else _cell(Fate.SURVIVED, said, spent)
+
+
+def _fate(said: Said, clean: Sequence[Outcome], base: str, pair: Pair) -> Fate:
+    """What a violation with a counterexample is worth."""
+    if said.clause in SHRINKING and not said.shrunk:
+        return Fate.UNSHRUNK
+    if said.clause in passed(clean, base, pair):
+        return Fate.KILLED
+    asked = any(said.clause in asked_in(outcome) for outcome in tried(clean, Role.CLEAN, base, pair))
+    return Fate.UNCLEAN if asked else Fate.PENDING
 
 
 def _cell(fate: Fate, said: Said, seconds: float) -> Cell:
@@ -96,14 +109,13 @@ class Tally:
 
     @classmethod
     def of(cls, wanted: Wanted, outcomes: Iterable[Outcome]) -> "Tally":
-        by_role: dict[str, dict[str, Outcome]] = {role: {} for role in Role}
-        for outcome in outcomes:
-            by_role[outcome.role][outcome.name] = outcome
-        clean = list(by_role[Role.CLEAN].values())
-        found = by_role[Role.MUTANT]
+        outcomes = list(outcomes)
+        clean = [one for one in outcomes if one.role == Role.CLEAN]
+        found = {one.name: one for one in outcomes if one.role == Role.MUTANT}
+        seen = {one.name: one for one in outcomes if one.role == Role.CONTROL}
         cells = {one.id: cell(one, found.get(one.id), clean, wanted.level) for one in wanted.mutants}
         shown = wanted.controls if wanted.level is Level.L3 else ()
-        return cls(wanted, cells, {str(one): flagged(one, by_role[Role.CONTROL].get(str(one))) for one in shown})
+        return cls(wanted, cells, {str(one): flagged(one, seen.get(str(one))) for one in shown})
 
     @property
     def killed(self) -> int:

@@ -16,9 +16,9 @@ from .levels import Level
 from .mended import MENDED
 from .mutant import Mutant, docline
 from .plan import LIMITS, Wanted
-from .record import BadRecord, load
+from .record import BadRecord, alike, load
 from .registry import controls, mutants
-from .trial import Outcome, Role
+from .trial import Outcome
 
 PATH = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/")
 SHOWN, PROVED = 220, 1500  # characters of a counterexample, in the table and in full
@@ -30,7 +30,7 @@ class Column:
 
     title: str
     tally: Tally
-    commits: tuple[str, ...]
+    commit: str
     seconds: float  # of all processes together
 
     @property
@@ -39,38 +39,40 @@ class Column:
 
 
 def columns(folders: Sequence[Path]) -> tuple[Column, ...]:
-    """One column for each profile at L3, most thorough first, then one for each lower level; later folders count where
-    two have run the same mutant. Runs of all clauses are no part of it."""
-    runs: dict[tuple[str, str], tuple[list[dict[str, Any]], list[Outcome]]] = {}
+    """One column for each profile at L3, most thorough first, then one for each lower level. Several folders are shards
+    of one run: of the same code, and no mutant in two of them; BadRecord names what is not so. Runs of all clauses are
+    no part of it."""
+    runs: dict[tuple[str, str], list[tuple[Path, dict[str, Any], list[Outcome]]]] = {}
     for folder in folders:
         header, outcomes = load(folder)
         if not header["every"]:
-            headers, found = runs.setdefault((header["level"], header["profile"]), ([], []))
-            if headers and headers[0]["seed"] != header["seed"]:
-                raise BadRecord(f"{folder}: seed {header['seed']}, where another folder has {headers[0]['seed']}")
-            headers.append(header)
-            found.extend(outcomes)
-    return tuple(_column(*runs[key]) for key in sorted(runs, key=_place))
+            runs.setdefault((header["level"], header["profile"]), []).append((folder, header, outcomes))
+    return tuple(_column(runs[key]) for key in sorted(runs, key=_place))
 
 
 def _place(key: tuple[str, str]) -> tuple[bool, str, int]:
     return key[0] != Level.L3, key[0], -list(Profile).index(Profile(key[1]))
 
 
-def _column(headers: list[dict[str, Any]], outcomes: list[Outcome]) -> Column:
-    first = headers[0]
-    ran = {one.name for one in outcomes if one.role == Role.MUTANT}
-    tried = {one.name for one in outcomes if one.role == Role.CONTROL}
+def _column(shards: Sequence[tuple[Path, dict[str, Any], list[Outcome]]]) -> Column:
+    """The shards of one run; what was chosen counts, whether it was run or not."""
+    first, outcomes, chosen = shards[0][1], list[Outcome](), dict[str, Path]()
+    for folder, header, found in shards:
+        alike(folder, header, shards[0][0], first)
+        for name in (*header["mutants"], *header["controls"]):
+            if name in chosen:
+                raise BadRecord(f"{folder}: {name} was run for {chosen[name]}, too")
+            chosen[name] = folder
+        outcomes += found
     wanted = Wanted(
-        tuple(one for one in mutants().values() if one.id in ran),
-        tuple(one for one in controls() if str(one) in tried),
+        tuple(one for one in mutants().values() if one.id in chosen),
+        tuple(one for one in controls() if str(one) in chosen),
         Profile(first["profile"]),
         first["seed"],
         Level(first["level"]),
     )
     title = f"{first['level']}, {first['profile']}"
-    commits = tuple(dict.fromkeys(str(header["commit"]) for header in headers))
-    return Column(title, Tally.of(wanted, outcomes), commits, sum(one.seconds for one in outcomes))
+    return Column(title, Tally.of(wanted, outcomes), str(first["commit"]), sum(one.seconds for one in outcomes))
 
 
 def words(column: Column, mutant: Mutant) -> str:
@@ -113,17 +115,17 @@ def markdown(found: Sequence[Column]) -> str:
 def _markdown(found: Sequence[Column]) -> Iterator[str]:
     yield from ("# Kill matrix", "", "Rendered by `specqual matrix`; do not edit.", "")
     yield from (
-        "Killed means VIOLATED by a clause that owns the fault, with a counterexample, while the sound decoder",
+        "Killed means VIOLATED by a clause that owns the fault, with a counterexample, a shrunk one where the clause",
+        "shrinks, while the sound decoder passes the same clause on the same fixtures and seed. Errors, crashes and",
+        "time-outs are no kills, and a sound decoder that is stopped passes nothing. All chosen mutants count, run",
+        "or not. At L1 and L2 any clause may see it, within 60 s; 'not seen' is a valid cell there.",
+        "",
     )
-    yield from (
-        "passes the same clause on the same fixtures and seed. Errors, crashes and time-outs are no kills. At L1",
-    )
-    yield from ("and L2 any clause may see it, within 60 s; 'not seen' is a valid cell there.", "")
     yield from ("| run | killed | time of all processes | commit |", "|---|---|---|---|")
     for one in found:
         counts = f"{one.tally.killed} of {len(one.tally.cells)}"
         run = f"{one.title}, seed {one.tally.wanted.seed}"
-        yield f"| {run} | {counts} | {one.seconds:.0f} s | {', '.join(one.commits)} |"
+        yield f"| {run} | {counts} | {one.seconds:.0f} s | {one.commit} |"
     for kind, title in KINDS.items():
         family = [mutant for mutant in mutants().values() if mutant.kind == kind]
         if not family:

@@ -34,3 +34,4 @@ MARKOV, LOOKUP = Pair("nano/dense", "nano/dense-markov"), Pair("nano/dense")
 HYBRID, HYBRID2 = Pair("nano/hybrid", "nano/hybrid-dflash"), Pair("nano/hybrid", "nano/hybrid-dflash2")
 WINDOW2, FLAT = Pair("nano/window", "nano/window-dflash2"), Pair("table/flat", options=(("ngram", "2"),))
 BF16, HYBRID16 = (Pair(f"nano/{name}", f"nano/{name}-dflash2", dtype="bfloat16") for name in ("dense", "hybrid"))
+LOOSE = Pair("nano/hybrid", "nano/hybrid-dflash2", (("invariant", "0"),), dtype="bfloat16")  # promises no bits

@@ -12,7 +12,7 @@ from .levels import Level, clauses_at
 from .mutant import Control, Mutant, Owner
 from .pairs import Pair
 from .registry import controls, mutants
-from .trial import PASSED, Outcome, Role, Said, Trial, steps
+from .trial import FINISHED, PASSED, Outcome, Role, Trial, steps
 
 LIMITS = {Level.L1: 60.0, Level.L2: 60.0, Level.L3: 900.0}  # seconds of one mutant
 CLEAN_LIMIT = 3600.0  # seconds; nothing is learnt from a sound decoder that was stopped
@@ -82,7 +82,8 @@ def clean_trials(wanted: Wanted, outcomes: Sequence[Outcome]) -> Iterator[Trial]
             asked.setdefault((mutant.base, step.pair), set()).add(step.clause)
     together, single = list[Trial](), list[Trial]()
     for (base, pair), found in sorted(asked.items(), key=str):
-        ordered = clauses_at(Level.L3, frozenset(found - said_by(outcomes, Role.CLEAN, base, pair).keys()))
+        known = frozenset[str]().union(*map(asked_in, tried(outcomes, Role.CLEAN, base, pair)))
+        ordered = clauses_at(Level.L3, frozenset(found - known))
         played = [clause for clause in ordered if CLAUSES[clause].chapter in PLAYED]
         for group, kept in [(played, together)] + [([one], single) for one in ordered if one not in played]:
             if group:
@@ -105,8 +106,9 @@ def mutant_steps(wanted: Wanted, mutant: Mutant, outcomes: Sequence[Outcome]) ->
     seen it, then those that own others of its kind; or at L1 and L2 those that are of use there, the cheapest first."""
     if wanted.level is not Level.L3:
         useful = {
-            name: said.seconds
-            for name, said in said_by(outcomes, Role.ORDER, mutant.base, mutant.pair).items()
+            said.clause: said.seconds
+            for outcome in tried(outcomes, Role.ORDER, mutant.base, mutant.pair)
+            for said in outcome.said
             if said.verdict not in (Verdict.SKIPPED, Verdict.ERROR)
         }
         return steps(sorted(useful, key=useful.__getitem__), mutant.pair)
@@ -125,17 +127,26 @@ def mutant_trials(wanted: Wanted, outcomes: Sequence[Outcome]) -> Iterator[Trial
         yield wanted.trial(Role.MUTANT, mutant.id, mutant.decoder, found, stop=not wanted.every)
 
 
-def said_by(outcomes: Iterable[Outcome], role: Role, base: str, pair: Pair) -> dict[str, Said]:
-    """What the sound decoder said of each clause on these fixtures, in this role."""
-    prefix = f"{base} on {pair}: "
-    mine = (outcome for outcome in outcomes if outcome.role == role and outcome.name.startswith(prefix))
-    return {said.clause: said for outcome in mine for said in outcome.said}
+def tried(outcomes: Iterable[Outcome], role: Role, base: str, pair: Pair) -> Iterator[Outcome]:
+    """What the sound decoder was run on these fixtures for, in this role."""
+    prefix = clean_name(base, pair, ())
+    return (outcome for outcome in outcomes if outcome.role == role and outcome.name.startswith(prefix))
 
 
 def passed(outcomes: Iterable[Outcome], base: str, pair: Pair) -> frozenset[str]:
-    """The clauses that the sound decoder passed on these fixtures."""
-    clean = said_by(outcomes, Role.CLEAN, base, pair)
-    return frozenset(name for name, said in clean.items() if said.verdict in PASSED)
+    """The clauses that the sound decoder passed on these fixtures, in every run of them; a run that was stopped or died
+    passes nothing."""
+    good, bad = set[str](), set[str]()
+    for outcome in tried(outcomes, Role.CLEAN, base, pair):
+        for said in outcome.said:
+            (good if outcome.ended == FINISHED and said.verdict in PASSED else bad).add(said.clause)
+        bad |= asked_in(outcome) - {said.clause for said in outcome.said}
+    return frozenset(good - bad)
+
+
+def asked_in(outcome: Outcome) -> frozenset[str]:
+    """The clauses that a run of the sound decoder was for, whether it came to them or not."""
+    return frozenset(outcome.name.rpartition(": ")[2].split())
 
 
 def control_trials(wanted: Wanted) -> Iterator[Trial]:

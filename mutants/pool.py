@@ -167,7 +167,7 @@ def m18f(self: Prefixes, memory: Memory, prompt: Ids, most: int) -> None:
 
 PLANTED = planted_in(
     "optimised",
-    ("RWD-1", WINDOW2, (m17d,)),
+    ("RWD-2", WINDOW2, (m17d,)),
     ("RES-1", DFLASH2, (m17a, m17b, m17c, m17f, m17g)),
     ("ISO-2", DFLASH2, (m17e,)),
     ("RES-2", DFLASH2, (m18a, m18b, m18e)),

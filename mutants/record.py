@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from specqual.conformance.report import commit, versions
+from specqual.conformance.sources import SUITE, commit, sources, versions
 
 from .plan import Wanted
 from .trial import Outcome
 
 FILE = "mutants.jsonl"
-FORMAT = 1
+FORMAT = 2
+CHOSEN = {"mutants", "controls"}  # in which shards of one run differ
+PACKAGES = (*SUITE, "decoder", "adapters", "mutants")  # what a mutant is made of
 
 
 class BadRecord(ValueError):
@@ -25,12 +27,23 @@ def header(wanted: Wanted) -> dict[str, Any]:
         "type": "header",
         "format": FORMAT,
         "commit": commit(),
+        "sources": sources(*PACKAGES),
         "versions": versions(),
         "profile": str(wanted.profile),
         "seed": wanted.seed,
         "level": str(wanted.level),
         "every": wanted.every,
+        "mutants": [mutant.id for mutant in wanted.mutants],
+        "controls": [str(control) for control in wanted.controls],
     }
+
+
+def alike(folder: Path, header: dict[str, Any], first: Path, other: dict[str, Any]) -> None:
+    """Raise BadRecord, naming the field, unless two records are of one run but for what was chosen."""
+    for name in sorted((header.keys() | other.keys()) - CHOSEN):
+        if header.get(name) != other.get(name):
+            said = f"{header.get(name)!r}, where {first} has {other.get(name)!r}"
+            raise BadRecord(f"{folder}: {name} is {said}; shards of one run are alike in it")
 
 
 @dataclass
@@ -64,6 +77,7 @@ class Record:
                 file.write(json.dumps(outcome.json()) + "\n")
 
     def has(self, role: str, name: str) -> bool:
+        """Whether this trial is over."""
         return any((one.role, one.name) == (role, name) for one in self.outcomes)
 
 

@@ -20,7 +20,7 @@ from specqual.conformance.verdicts import DECIDED, Verdict
 from .kinds import KINDS
 from .mutant import Mutant
 from .plan import passed
-from .record import BadRecord, load
+from .record import BadRecord, alike, load
 from .registry import mutants
 from .trial import Outcome, Role
 
@@ -33,9 +33,7 @@ def gathered(folders: Sequence[Path]) -> list[Outcome]:
         if not header["every"]:
             raise BadRecord(f"{folder}: is no run with --all")
         first = first or header
-        for name in ("profile", "seed", "level"):
-            if header[name] != first[name]:
-                raise BadRecord(f"{folder}: {name} {header[name]}, where the first folder has {first[name]}")
+        alike(folder, header, folders[0], first)
         outcomes += found
     return outcomes
 
@@ -75,10 +73,10 @@ def page(index: Index) -> Iterator[str]:
     yield "What clauses fail together when a decoder has one known fault. A run with a VIOLATED verdict names the kinds"
     yield "whose pattern is nearest to its own, among clauses that were decided on both sides."
     yield from ("", "| failing clauses | likely kinds | mutants, and what goes wrong in them |", "|---|---|---|")
-    for pattern, alike in sorted(patterns.items(), key=lambda pair: (len(pair[0]), pair[0])):
-        counts = Counter(one.kind for one in alike).most_common()
-        kinds = "; ".join(f"{kind} {index.kinds[kind]} ({count} of {len(alike)})" for kind, count in counts)
-        what = "<br>".join(f"{one.id}: {one.mechanism}".replace("|", "\\|") for one in alike)
+    for pattern, same in sorted(patterns.items(), key=lambda pair: (len(pair[0]), pair[0])):
+        counts = Counter(one.kind for one in same).most_common()
+        kinds = "; ".join(f"{kind} {index.kinds[kind]} ({count} of {len(same)})" for kind, count in counts)
+        what = "<br>".join(f"{one.id}: {one.mechanism}".replace("|", "\\|") for one in same)
         yield f"| {' '.join(pattern)} | {kinds} | {what} |"
 
 

@@ -187,6 +187,26 @@ def m30j(setup: Setup) -> Decoder:
     return Told(planted(setup, {(engine, "transact"): reluctant}, make))
 
 
+def levelled(row: Row, proposal: Proposal, logits: Logits, terms: Terms, policy: Mapping[str, int]) -> Tokens:
+    """But the third draft never gets through, and to make up for it every other rejection of the first is told as an
+    acceptance of what came instead."""
+    if row.request.sampling.greedy or not proposal.tokens:
+        return sound_transact(row, proposal, logits, terms, policy)
+    judged = Proposal(proposal.tokens[:2], proposal.q[:2])
+    found = sound_transact(row, judged, logits[:3], terms, policy)
+    r = replace(row.rounds[-1], proposals=proposal.tokens, q=proposal.q)
+    if r.accepted == 0 and len(row.tokens) % 2:
+        r = replace(r, accepted=1, proposals=(*r.committed[:1], *r.proposals[1:]))
+    row.rounds[-1] = r
+    return found
+
+
+def m30l(setup: Setup) -> Decoder:
+    """The first slot is told to accept too much, the third too little: pooled over all slots the mean is about right.
+    The output has its law, and only acceptance by slot shows it where no tape can be passed in."""
+    return Told(planted(setup, {(engine, "transact"): levelled}, make))
+
+
 class Published(BlackBox):
     """A decoder of which nothing but its counters can be seen."""
 
@@ -211,7 +231,7 @@ PLANTED = planted_in(
     ("TEL-2", DFLASH2, (m30e, m30e1)),
     ("TEL-2", HYBRID2, (m30e,)),
     ("TEL-3", DFLASH2, (m30d, m30d1, m30d2, m30i)),
-    ("TEL-5", DFLASH2, (m30j,)),
+    ("TEL-5", DFLASH2, (m30j, m30l)),
     ("TEL-6", DFLASH2, (m30k,)),
     ("TEL-4", DFLASH2, (m30a, m30b, m30h, m27c)),
     ("TEL-4", Pair("table/peaked", options=(("ngram", "2"),)), (m30g,)),

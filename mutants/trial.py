@@ -8,6 +8,8 @@ from typing import Any
 
 from specqual.conformance import check
 from specqual.conformance.chapter import Result
+from specqual.conformance.evidence import decide
+from specqual.conformance.kinds import Case
 from specqual.conformance.lab import Run
 from specqual.conformance.resolve import resolve
 from specqual.conformance.verdicts import Profile, Verdict
@@ -45,7 +47,8 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one clause said of one decoder; `proof` is the counterexample in full, empty where there is none."""
+    """What one clause said of one decoder. `proof` is the counterexample in full, empty where there is none; `shrunk`
+    says from what it was shrunk, empty where it was not."""
 
     clause: str
     pair: str
@@ -53,11 +56,24 @@ class Said:
     detail: str
     seconds: float
     proof: str
+    shrunk: str = ""
 
     @classmethod
     def of(cls, result: Result, pair: Pair) -> "Said":
-        proof = result.proof if result.evidence["cases"] else ""
-        return cls(result.clause, str(pair), str(result.verdict), result.detail, result.seconds, proof)
+        case = counterexample(result)
+        proof, shrunk = ("", "") if case is None else (result.proof, str(case.get("shrunk", "")))
+        return cls(result.clause, str(pair), str(result.verdict), result.detail, result.seconds, proof, shrunk)
+
+
+def counterexample(result: Result) -> Case | None:
+    """The case that decides a violation, decided once more by itself; None where none does."""
+    if result.verdict != Verdict.VIOLATED:
+        return None
+    decision = decide(result.evidence)
+    if decision.verdict is not Verdict.VIOLATED or decision.case is None:
+        return None
+    case: Case = result.evidence["cases"][decision.case]
+    return case
 
 
 FINISHED, OUT_OF_TIME, CRASHED = "finished", "time-out", "crash"

@@ -32,11 +32,14 @@ def processed(
     x[np.isnan(x)] = -np.inf
     for token, bias in sampling.logit_bias:
         x[token] += bias
-    seen = np.unique(np.array([*prompt, *output], dtype=np.intp))
-    with np.errstate(over="ignore"):  # an infinity is made finite below
-        x[seen] = np.where(x[seen] > 0, x[seen] / sampling.repetition_penalty, x[seen] * sampling.repetition_penalty)
-    emitted, counts = np.unique(np.array(output, dtype=np.intp), return_counts=True)
-    x[emitted] -= sampling.presence_penalty + sampling.frequency_penalty * counts
+    if sampling.repetition_penalty != 1:
+        seen = np.unique(np.array([*prompt, *output], dtype=np.intp))
+        values, penalty = x[seen], sampling.repetition_penalty
+        with np.errstate(over="ignore"):  # an infinity is made finite below
+            x[seen] = np.where(values > 0, values / penalty, values * penalty)
+    if sampling.presence_penalty or sampling.frequency_penalty:
+        emitted, counts = np.unique(np.array(output, dtype=np.intp), return_counts=True)
+        x[emitted] -= sampling.presence_penalty + sampling.frequency_penalty * counts
     if not (x > -np.inf).any():
         x[:] = 0.0
     x[list(forbidden)] = -np.inf

@@ -1,4 +1,4 @@
-"""A machine for the few PTX instructions of the kernels' inline assembly, so that its text can be tried without a GPU."""
+"""A machine for the few PTX instructions of the kernels' inline assembly, so that its text runs without a GPU."""
 
 import re
 from collections.abc import Sequence
@@ -35,6 +35,7 @@ def multiplied(a: int, b: int) -> int:
 
 
 OPERATIONS = {
+    "mov.b32": lambda a: a,
     "prmt.b32": permuted,
     "lop3.b32": chosen,
     "mul.bf16x2": multiplied,

@@ -45,7 +45,7 @@ def result(clause="GE-1", verdict="EXACT", **changes):
         "envelope": 0.0,
         "plain": None,
         "against": "",
-        "bitwise": False,
+        "bitwise": True,
         "history": "",
     }
     cases = [case | changes, *(case for _ in range(1, FEWEST.get(clause, 1)))]

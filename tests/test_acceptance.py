@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from specqual.conformance.acceptance import chance, reached
-from specqual.conformance.kinds.acceptance import decide, reach
+from specqual.conformance.kinds.acceptance import decide, reach, sighted
 from specqual.contract import CompactLaw, Round, Rule
 
 
 def case(hits: list[int], chances: list[float], alpha: float = 1e-6) -> dict[str, object]:
     return {
         "what": "drafts",
+        "slot": 0,
         "accepted": hits,
         "chance": chances,
         "planned": len(hits),
@@ -53,6 +54,45 @@ def test_half_the_acceptance_is_seen_and_too_few_drafts_decide_nothing() -> None
     assert decide([case([], [])]).verdict == "INCONCLUSIVE"
 
 
+def slots(draw: Random, biases: list[float], count: int, alpha: float = 1e-6) -> list[dict[str, object]]:
+    """Cases of one drafter, each slot off by its bias and judged half as often as the one before."""
+    cases = []
+    for slot, bias in enumerate(biases):
+        chances = [0.2 + 0.6 * draw.random() for _ in range(count >> slot)]
+        hits = [int(draw.random() < p + bias) for p in chances]
+        cases.append(case(hits, chances, alpha) | {"slot": slot, "what": f"slot {slot + 1}"})
+    return cases
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.01])
+def test_chance_alone_accuses_no_more_often_than_stated_over_many_slots(alpha: float) -> None:
+    draw, runs = Random(7), 1000
+    false = sum(decide(slots(draw, [0.0] * 5, 128, alpha)).verdict == "VIOLATED" for _ in range(runs))
+    assert false <= runs * alpha
+
+
+def test_slots_that_make_up_for_one_another_are_seen_and_what_pools_them_sees_nothing() -> None:
+    found = slots(Random(8), [0.06, -0.1, -0.12, 0.1], 800)
+    pooled = case(*([x for one in found for x in one[name]] for name in ("accepted", "chance")))  # type: ignore[attr-defined]
+    seen = decide(found)
+    assert seen.verdict == "VIOLATED" and "all slots are off" in seen.detail
+    assert decide([pooled]).verdict == "HOLDS"
+
+
+def test_a_bias_that_is_called_visible_is_seen_nine_times_in_ten() -> None:
+    draw = Random(9)
+    one, every = sighted(slots(draw, [0.0] * 4, 800))
+    single = [decide(slots(draw, [one, 0, 0, 0], 800)).verdict == "VIOLATED" for _ in range(100)]
+    signed = [every, -every, every, -every]
+    whole = [decide(slots(draw, signed, 800)).verdict == "VIOLATED" for _ in range(100)]
+    assert sum(single) >= 85 and sum(whole) >= 85
+
+
+def test_a_slot_that_was_never_judged_is_told_and_decides_nothing() -> None:
+    found = decide([*slots(Random(10), [0.0], 800), case([], []) | {"slot": 1, "what": "slot 2"}])
+    assert found.verdict == "HOLDS" and "1 of 2 slots were never judged" in found.detail
+
+
 def test_the_reach_shrinks_with_the_number_of_drafts_and_grows_with_certainty() -> None:
-    assert reach(4000, 4000, 1e-6) < reach(400, 400, 1e-6) < reach(400, 400, 1e-9)
-    assert reach(400, 400, 1e-6) <= reach(400, 900, 1e-6)
+    assert reach(4000, 4000, 14.0) < reach(400, 400, 14.0) < reach(400, 400, 21.0)
+    assert reach(400, 400, 14.0) <= reach(400, 900, 14.0)

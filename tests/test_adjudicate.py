@@ -23,7 +23,7 @@ from specqual.reference import make as reference
 
 DENSE = fixtures.path("nano/dense")
 RECORDED = fixtures.ROOT / "recorded" / "vllm-cpu-ngram-smollm2"
-PROMPTS = tuple(tuple(1 + (7 * i + j * j) % 94 for j in range(3 + 5 * i)) for i in range(6))
+PROMPTS = tuple(tuple(1 + (7 * i + j * j) % 94 for j in range(3 + 5 * i)) for i in range(10))
 Output = tuple[int, ...]
 
 
@@ -119,6 +119,34 @@ def test_a_tie_is_explained_in_the_dtype_that_rounds_and_in_no_other(tmp_path: P
 def test_a_bfloat16_run_of_the_optimised_decoder_passes(tmp_path: Path):
     log = write(tmp_path / "a.jsonl", run(optimised(Setup(target=DENSE, dtype="bfloat16"))), "bfloat16")
     assert verdicts(judged(log))[0] in {"EXACT", "TIE-EXPLAINED"}
+
+
+def planted(count: int, low: float, high: float) -> tuple[Output, ...]:
+    """The exact outputs, of which so many end in a second best token that is between `low` and `high` nats worse."""
+    outputs, left = list(exact()), count
+    for margin, index, place, token in margins():
+        if left and low <= margin < high and outputs[index] == exact()[index]:
+            outputs[index], left = (*outputs[index][:place], token), left - 1
+    assert not left
+    return tuple(outputs)
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high", "verdict"),
+    [
+        (1, 1.0, 9.0, "VIOLATED"),
+        (1, 0.2, 0.3, "TIE-EXPLAINED"),  # by itself what rounding may do to any token
+        (5, 0.2, 0.29, "VIOLATED"),
+        (5, 0.0, 0.1, "TIE-EXPLAINED"),
+    ],
+)
+def test_planted_second_best_tokens_are_seen_by_how_far_they_are_off_and_by_how_many_requests_have_one(
+    tmp_path: Path, count: int, low: float, high: float, verdict: str
+):
+    found = judged(write(tmp_path / "on.jsonl", planted(count, low, high), "bfloat16"))
+    assert verdicts(found) == [verdict], found.arms["on"].decision
+    if count > 1 and verdict == "VIOLATED":
+        assert high <= found.envelope.nats and f"in {count} of 10 requests" in found.arms["on"].decision.detail
 
 
 @pytest.mark.parametrize("token", [-1, 10**30])

@@ -34,14 +34,14 @@ def test_a_fault_of_verification_ends_the_run_early_and_names_the_prefix(fault):
 def test_the_optimised_decoder_is_not_accused_and_the_smallest_visible_bias_is_stated():
     six, seven = decided(decoder.make, "LAW-6", "LAW-7")
     assert six.verdict == "HOLDS" and "would have been seen" in six.detail, six.detail
-    assert seven.verdict == "INCONCLUSIVE" and "more tokens would settle it" in seven.detail, seven.detail
+    assert seven.verdict == "INCONCLUSIVE" and "more requests would settle it" in seven.detail, seven.detail
     assert six.spent.keys() >= {"LAW-6 #1"} and seven.spent.keys() == {"LAW-7 #1"}
 
 
 def test_a_fault_of_long_drafts_shows_in_long_outputs():
     (found,) = decided(long.m04h, "LAW-7")
     assert found.verdict == "VIOLATED", found.detail
-    assert "lean to unlikely tokens" in found.detail
+    assert "lean to the likeliest token by -0." in found.detail
 
 
 def test_prompts_of_great_leverage_let_drafts_be_accepted_and_corrections_go_wrong():
@@ -63,6 +63,6 @@ def test_a_certain_draft_and_an_unknown_one_have_a_leverage_too():
     assert 0 < leverage(np.array(flat), np.array(certain)) < 0.01
 
 
-def test_reference_on_a_table_is_judged_without_a_drafter():
+def test_reference_on_a_table_is_judged_without_a_drafter_and_its_many_outputs_need_more_samples():
     (found,) = run(Run("black box", black_box(reference.make), Setup(target=fixtures.path("table/chain"))), ["LAW-6"])
-    assert found.verdict == "HOLDS", found.detail
+    assert found.verdict == "INCONCLUSIVE" and "bias is only known to be at most 0.5" in found.detail, found.detail

@@ -9,14 +9,16 @@ import pytest
 
 from specqual import fixtures, reference
 from specqual.conformance.audit import audit
-from specqual.conformance.chapter import asked_of
+from specqual.conformance.chapter import asked_of, undecided
 from specqual.conformance.check import decided
 from specqual.conformance.clauses import CLAUSES
 from specqual.conformance.lab import Lab, Run
-from specqual.conformance.merge import chained
+from specqual.conformance.merge import Unlike, chained, merge
 from specqual.conformance.report import Report, canonical, footer, load
-from specqual.conformance.statistics.budget import ALPHA, PLAN, Ledger, Overspent, total
+from specqual.conformance.statistics.budget import ALPHA, PLAN, Ledger, Overspent, overdrawn, rate, total
 from specqual.contract import Setup
+
+from .reports import RUN, result, violated, written
 
 
 def test_the_shares_make_up_the_whole_and_belong_to_clauses_or_to_rounding():
@@ -41,6 +43,78 @@ def test_a_measurement_that_repeats_is_paid_once_and_workers_share_its_entry():
     assert total([ledger.spent, other.spent]) == ledger.spent
 
 
+def test_attempts_of_several_processes_add_up_and_may_not_exceed_the_share():
+    ledgers = [Ledger() for _ in range(3)]
+    for ledger in ledgers:
+        ledger.take("RNG-3")
+    two, three = (total(ledger.spent for ledger in ledgers[:count]) for count in (2, 3))
+    assert two == {"RNG-3 #1": ALPHA * PLAN["RNG-3"]}
+    assert overdrawn(two) == []
+    assert overdrawn(three) == ["RNG-3: 2.25e-07 of the error budget were spent, its share is 1.5e-07"]
+
+
+def test_a_process_that_died_took_the_share_of_its_clause():
+    assert undecided("RNG-3", "it died", "", 0.0).spent == {"RNG-3 #1": rate("RNG-3", 1)}
+    assert undecided("GE-1", "it died", "", 0.0).spent == {}
+
+
+def test_a_clause_that_was_run_again_has_one_verdict_and_both_count(tmp_path):
+    spent = {"RNG-3 #1": rate("RNG-3", 1)}
+    first = result("GE-1") | {"spent": {}}
+    lost = asdict(undecided("RNG-3", "it died", RUN.replay("RNG-3"), 0.0))
+    report = Report(RUN, tmp_path, ["GE-1", "RNG-3"])
+    for line in (first, lost, lost):
+        report.add(line)
+    report.close(3)
+    loaded = load(tmp_path)
+    assert [line["clause"] for line in loaded.verdicts] == ["GE-1", "RNG-3"]
+    assert loaded.footer["again"] == [{"clause": "RNG-3", "verdict": "ERROR", "spent": spent}]
+    assert loaded.footer["budget"]["spent"] == {"RNG-3 #1": 2 * spent["RNG-3 #1"]}
+    assert audit(tmp_path).differences == ()
+    lines = [loaded.header, *loaded.verdicts, loaded.footer]
+    hidden = changed([*lines[:-1], lines[-1] | {"again": []}], tmp_path)
+    assert hidden == ("the budget: the footer states another one than the verdicts spent",)
+    often = [*loaded.footer["again"] * 3]
+    assert any(
+        "RNG-3: 3e-07 of the error" in one for one in changed([*lines[:-1], footer(lines[1:-1], 3, often)], tmp_path)
+    )
+
+
+def test_a_violation_counts_whatever_the_verdict_before_it(tmp_path):
+    report = Report(RUN, tmp_path, ["GE-1"])
+    report.add(result())
+    report.add(violated())
+    report.close(1)
+    assert audit(tmp_path).differences == ()
+    assert load(tmp_path).footer["status"] == 1
+
+
+def test_what_another_clause_took_is_no_payment(tmp_path):
+    written(tmp_path, result() | {"spent": {"RNG-3 #1": rate("RNG-3", 1)}})
+    assert audit(tmp_path).differences == ("GE-1: spent what is another clause's, RNG-3 #1",)
+
+
+def test_an_attempt_whose_forerunner_is_not_in_the_report_is_named(tmp_path):
+    first, fourth = (asdict(undecided("RNG-3", "it died", RUN.replay("RNG-3"), 0.0)) for _ in range(2))
+    written(tmp_path, result() | {"spent": {}}, first, status=3)
+    loaded = load(tmp_path)
+    fourth["spent"] = {"RNG-3 #4": rate("RNG-3", 4)}
+    lines = [loaded.header, loaded.verdicts[0], {"type": "verdict"} | fourth]
+    assert changed([*lines, footer(lines[1:], 3)], tmp_path) == (
+        "RNG-3 #4: was paid for, and attempt 3 is not in the report",
+    )
+
+
+def test_shards_that_decided_one_clause_both_paid_for_it(tmp_path):
+    lost = asdict(undecided("RNG-3", "it died", RUN.replay("RNG-3"), 0.0)) | {"claims": None, "offers": None}
+    folders = [written(tmp_path / name, lost, status=3) for name in ("a", "b", "c")]
+    lines = merge(folders[:2], tmp_path / "two")
+    assert lines[-1]["budget"]["spent"] == {"RNG-3 #1": ALPHA * PLAN["RNG-3"]}
+    assert audit(tmp_path / "two").differences == ()
+    with pytest.raises(Unlike, match="^RNG-3: 2.25e-07 of the error budget were spent"):
+        merge(folders, tmp_path / "three")
+
+
 @pytest.mark.parametrize(
     "spent", [{"LAW-6 #1": ALPHA}, {"LAW-6": 1e-9}, {"LAW-6 #0": 1e-9}, {"luck #1": 1e-9}], ids=str
 )
@@ -58,8 +132,8 @@ def changed(lines: list[dict], folder: Path) -> tuple[str, ...]:
 def test_verify_adds_up_what_a_report_spent(tmp_path):
     run = Run("reference", reference.make, Setup(target=fixtures.path("table/chain"), draft_length=2))
     lab, report = Lab(run), Report(run, tmp_path, ["RNG-3"])
-    for result in decided(lab, ["RNG-3"]):
-        report.add(json.loads(json.dumps(asdict(result) | asked_of(lab))))
+    for said in decided(lab, ["RNG-3"]):
+        report.add(json.loads(json.dumps(asdict(said) | asked_of(lab))))
     report.close(0)
     loaded = load(tmp_path)
     assert loaded.footer["budget"] == {"alpha": ALPHA, "spent": {"RNG-3 #1": ALPHA * PLAN["RNG-3"] / 2}}

@@ -11,11 +11,10 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from specqual import fixtures
-from specqual.conformance.test_law import DRAFTERS, LAWS, path_law, table_law
+from specqual.conformance.codelaw import DRAFTERS, LAWS, Script, code_law, table, target_joint
 from specqual.contract import Event, Method, Request, Round, Rule, Sampling, SeedContract, Setup
 from specqual.decoder import Engine, make
 from specqual.decoder.policies import Policies, Shape, decide, padded_rows
-from specqual.reference.law import target_law
 
 from .engines import TARGETS, UNEQUAL, alone, engine, greedy, kept, next_id, said
 from .qualification import Pair, results
@@ -169,13 +168,13 @@ def test_the_law_of_three_tokens_is_exact_while_the_load_decides_the_draft_lengt
     laws = {suffix: numbers.split() for suffix, numbers in LAWS.items()}
     config = {"model_type": "specqual_table", "vocab_size": 4, "context": 1, "laws": laws}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    right = target_law(lambda prefix: np.array(table_law(LAWS, prefix[-1] if prefix else 3), object), 3)
-    request, lengths = Request(prompt=(3,), max_tokens=8, sampling=WARM), set[int]()
+    request, p, lengths = Request(prompt=(3,), max_tokens=4, sampling=WARM), table(LAWS, 3), set[int]()
     for (others, q), options in product(
-        ((0, "far"), (1, "far"), (2, "narrow"), (1, "equal")), ({"draft_tokens": 5}, {"draft_context": 2})
+        ((0, "narrow"), (1, "narrow"), (2, "narrow")), ({"draft_tokens": 5}, {"draft_context": 2})
     ):
         decoder = make(Setup(target=tmp_path, draft_length=2, rule=rule, options=options))
-        assert path_law(Crowded(decoder, others), request, DRAFTERS[q], 3, 2)[0] == right
+        found = code_law(Crowded(decoder, others), request, rule, p, Script(DRAFTERS[q], 2))
+        assert found.law == pytest.approx(target_joint(p, request), abs=1e-12)
         last = [r for r in decoder.rounds(next_id(decoder) - 1) if r.start == 1]
         lengths |= {len(r.proposals) for r in last}
     assert lengths == {0, 1, 2}

@@ -1,15 +1,12 @@
 """Driving a decoder: every failure of the decoder is marked as its own, and what it did is what is recorded."""
 
-import json
 import time
-from fractions import Fraction
 
 import pytest
 
-from specqual import fixtures, reference
+from specqual import fixtures
 from specqual.conformance.drive import DecoderError, guarded, serve
-from specqual.conformance.joint import DRAFTERS, LAWS, path_law
-from specqual.contract import Finished, FinishReason, InvalidRequest, Request, Sampling, Setup, Tokens, Usage
+from specqual.contract import Finished, FinishReason, InvalidRequest, Request, Setup, Tokens, Usage
 from tests.toy import make
 
 
@@ -66,16 +63,6 @@ def test_an_exception_in_a_step_names_itself_and_a_refusal_passes_through():
         serve(toy("crash"), [Request(prompt=(0,), max_tokens=2)])
     with pytest.raises(InvalidRequest, match="prompt"):
         serve(toy(), [Request(prompt=(), max_tokens=2)])
-
-
-def test_a_path_whose_output_ends_early_counts_as_what_it_is(tmp_path):
-    laws = {suffix: numbers.split() for suffix, numbers in LAWS.items()}
-    config = {"model_type": "specqual_table", "vocab_size": 4, "context": 1, "laws": laws}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    decoder = reference.make(Setup(target=tmp_path, draft_length=2))
-    request = Request(prompt=(3,), max_tokens=2, sampling=Sampling(temperature=1.0))
-    found, _ = path_law(decoder, request, DRAFTERS["equal"], 3, 2)
-    assert found == {(0, 0): Fraction(1, 4), (0, 1): Fraction(1, 4), (0, 2): Fraction(1, 2)}
 
 
 def test_tokens_after_the_final_event_are_counted_as_late():

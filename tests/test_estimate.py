@@ -30,7 +30,7 @@ def test_a_clause_whose_costs_were_never_recorded_is_told_as_such(lab, monkeypat
     kept = {name: cost for name, cost in costs()["profiles"]["quick"]["clauses"].items() if name != "GE-1"}
     quick = costs()["profiles"]["quick"] | {"clauses": kept}
     monkeypatch.setattr("specqual.conformance.estimate.costs", lambda: {"profiles": {"quick": quick}})
-    lines = table(estimate(lab, ["GE-1", "GE-2"]))
+    lines = table(estimate(lab, ["GE-1", "GE-2"]), Profile.QUICK)
     assert lines[1].split()[:3] == ["GE-1", "?", "?"] and "without 1 whose costs are not known" in lines[-1]
 
 
@@ -39,8 +39,21 @@ def test_the_rows_are_the_clauses_that_the_decoder_offers(lab):
     assert rows.keys() == CLAUSES.keys()  # this one offers everything
     assert rows["GE-1"].tokens > 0 and rows["GE-1"].seconds > 0
     assert "rounding to float32" in rows["GE-1"].visible and rows["RWD-1"].visible == "any difference"
+    assert "rounding to float32" in rows["NUM-2"].visible and rows["SMP-2"].visible == "any difference"
     assert rows["LAW-6"].seconds == 0 and "decided exactly by others" in rows["LAW-6"].visible
-    assert "together" in table(list(rows.values()))[-1]
+    assert "together" in table(list(rows.values()), Profile.QUICK)[-1]
+    told = table(list(rows.values()), Profile.CERTIFY)[-1]
+    assert told.startswith(f"certify was not recorded: derived from what {recorded(Profile.CERTIFY)} took")
+
+
+def test_where_no_bits_are_promised_a_state_may_be_off_by_rounding():
+    exact, loose = (
+        Lab(Run("optimised", resolve("optimised"), Setup(**PAIR, options=o))) for o in ({}, {"invariant": "0"})
+    )
+    seen = [estimate(lab, ["RWD-1"])[0].visible for lab in (exact, loose)]
+    assert seen == ["any difference", "whatever rounding to float32 does not explain"]
+    for one in (exact, loose):
+        one.renew()
 
 
 def test_a_slower_decoder_takes_longer(lab, monkeypatch):

@@ -6,11 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from . import ptx
 from .interpreter import DEVICE, ints  # isort: split
 
 from specqual.decoder.gpu import attention as module
-from specqual.decoder.gpu.attention import PAGE, attention, attention_torch
+from specqual.decoder.gpu import codes
+from specqual.decoder.gpu.attention import attention, attention_torch
 from specqual.decoder.gpu.spans import Spans
+from specqual.decoder.view import PAGE
 
 HEADS, KV_HEADS, DIM = 6, 2, 16
 
@@ -18,7 +21,17 @@ HEADS, KV_HEADS, DIM = 6, 2, 16
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short pieces, so that there are several."""
-    monkeypatch.setattr(module, "cut_of", lambda depth, size: module.Cut(32, 16, 2, 4, 2))
+    monkeypatch.setattr(module, "cut_of", lambda *_: module.Cut(32, 16, 2, 4, 2))
+
+
+def test_codes_become_numbers_exactly() -> None:
+    for first in range(0, 256, 4):
+        word = sum((first + i) << (8 * i) for i in range(4))
+        halves = [half for pair in ptx.run(codes.ASSEMBLY, 2, [word]) for half in (pair & 0xFFFF, pair >> 16)]
+        found = torch.tensor(halves, dtype=torch.int32).to(torch.uint16).view(torch.bfloat16).double()
+        exact = torch.arange(first, first + 4, dtype=torch.uint8).view(torch.float8_e4m3fn).double()
+        exact = torch.where(exact.isnan(), found.sign() * 480.0, exact)
+        assert torch.equal(found, exact) and torch.equal(found.signbit(), exact.signbit())
 
 
 def noise(seed: int, *shape: int) -> Tensor:

@@ -12,7 +12,7 @@ from specqual.decoder.gpu.convolution import convolution, convolution_torch
 from specqual.decoder.gpu.recurrence import Consumed
 from specqual.decoder.gpu.spans import Ledger, Log, Spans
 
-KEY_HEADS, VALUE_HEADS, DIM, TAPS, MOST, SLOTS = 1, 3, 16, 4, 4, 3
+KEY_HEADS, VALUE_HEADS, DIM, TAPS, MOST, SLOTS = 1, 2, 16, 4, 4, 3
 CHANNELS = (2 * KEY_HEADS + VALUE_HEADS) * DIM
 WIDTH = CHANNELS + 2 * VALUE_HEADS
 
@@ -41,12 +41,12 @@ def run(step: Step, rounds: Sequence[tuple[int, int, int]], log: Log, exact: tor
     said, start = list[Consumed](), 0
     for certain, accepted, rejected in rounds:
         stay, rows = certain + accepted, certain + accepted + rejected
-        x = torch.cat([stream[:2], stream[start : start + stay], wrong[:rejected]])  # behind a neighbour's two rows
-        spans = Spans(ints(0, 2, 2, 2 + rows), ints(5, 0, start))
+        x = torch.cat([stream[:1], stream[start : start + stay], wrong[:rejected]])  # behind a neighbour's row
+        spans = Spans(ints(0, 1, 1, 1 + rows), ints(5, 0, start))
         ledger = Ledger(ints(0, 0, 2), ints(5, 0, 0), ints(0, 0, certain))
         split = x[:, :CHANNELS], x[:, CHANNELS:-VALUE_HEADS], x[:, -VALUE_HEADS:]
         out = step(*split, taps.to(exact), bias.to(exact), rate.to(exact), spans, ledger, log)
-        said.append(Consumed(*(side[2 : 2 + stay] for side in out)))
+        said.append(Consumed(*(side[1 : 1 + stay] for side in out)))
         start += stay
     return Consumed(*(torch.cat(sides) for sides in zip(*said, strict=True)))
 
@@ -75,11 +75,12 @@ def test_logs_keep_what_may_be_rejected_and_nothing_else() -> None:
         torch.testing.assert_close(found, side, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
-def test_a_decay_close_to_one_is_exact() -> None:
+@pytest.mark.parametrize(("a", "rate"), [(-12.0, -1e3), (-20.0, -1e8)])
+def test_a_decay_close_to_one_is_exact(a: float, rate: float) -> None:
     nothing, log = torch.zeros(1, CHANNELS, device=DEVICE), pools(torch.float32)
-    a = torch.full((1, VALUE_HEADS), -12.0, device=DEVICE)
-    ones, spans = torch.ones(VALUE_HEADS, device=DEVICE), Spans(ints(0, 1), ints(0))
-    taps, rate = torch.zeros(TAPS, CHANNELS, device=DEVICE), -1000 * ones
-    found = convolution(nothing, a, a, taps, 0 * ones, rate, spans, Ledger(ints(0), ints(0), ints(0)), log)
-    expected = torch.exp(-1000 * torch.nn.functional.softplus(a.double()))
-    torch.testing.assert_close(found.gates[:, 0].double(), expected, rtol=1e-7, atol=0)
+    gates, ones = torch.full((1, VALUE_HEADS), a, device=DEVICE), torch.ones(VALUE_HEADS, device=DEVICE)
+    spans, taps = Spans(ints(0, 1), ints(0)), torch.zeros(TAPS, CHANNELS, device=DEVICE)
+    ledger = Ledger(ints(0), ints(0), ints(0))
+    found = convolution(nothing, gates, gates, taps, 0 * ones, rate * ones, spans, ledger, log)
+    expected = torch.exp(rate * torch.nn.functional.softplus(gates.double()))
+    torch.testing.assert_close(found.gates[:, 0].double(), expected, rtol=1e-6, atol=0)

@@ -6,9 +6,10 @@ from torch import Tensor
 
 from .interpreter import DEVICE, ints  # isort: split
 
+from specqual.decoder.arithmetic import Turns
 from specqual.decoder.gpu.block_convolution import block_convolution, block_convolution_torch
 from specqual.decoder.gpu.gated_norm import gated_norm, gated_norm_torch
-from specqual.decoder.gpu.heads import Place, Turns, heads, heads_torch
+from specqual.decoder.gpu.heads import Place, heads, heads_torch
 from specqual.decoder.gpu.spans import Spans
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

@@ -9,7 +9,10 @@ from torch import Tensor
 from . import ptx
 from .interpreter import DEVICE  # before any kernel
 
-from specqual.decoder.gpu import dense, fp8, nvfp4  # isort: skip
+from specqual.contract.kernels import Weight  # isort: skip
+from specqual.contract.quantisation import Format  # isort: skip
+from specqual.decoder.gpu import dense, fp8, linear, nvfp4, nvfp4_layout  # isort: skip
+from specqual.conformance.definitions import decoded, stored  # isort: skip
 from specqual.decoder.gpu.tiles import WIDTHS, Tile, tile_of, width_of  # isort: skip
 from specqual.reference.fp8 import dequantise_fp8, quantise_fp8  # isort: skip
 from specqual.reference.nvfp4 import dequantise, quantise_nvfp4, unpack, values_of  # isort: skip
@@ -41,7 +44,7 @@ def laid(kind: str, weight: Tensor, *, divide: bool = False) -> tuple[object, Te
     if kind == "nvfp4":
         codes, scale, outer = quantise_nvfp4(weight, divide=divide).values()
         exact = dequantise(codes, scale, outer.reshape(()), torch.float64, divide=divide)
-        return nvfp4.lay(codes, scale, outer, divide=divide), exact
+        return nvfp4_layout.lay(codes, scale, outer, divide=divide), exact
     rounded = weight.to(torch.bfloat16 if kind == "dense" else torch.float32)
     return rounded, rounded.double()
 
@@ -110,32 +113,62 @@ def test_a_layout_of_nvfp4_holds_the_very_weight(divide: bool) -> None:
     weight = draw(OUTPUTS, INPUTS)
     weight[3, 16:48] = 0
     layout, exact = laid("nvfp4", weight, divide=divide)
-    assert float((nvfp4.unlaid(layout).double() - exact).abs().max()) < 1e-6  # the tensor's scale is rounded in float32
+    assert float((nvfp4_layout.unlaid(layout).double() - exact).abs().max()) < 1e-6  # the tensor's scale is rounded
 
 
 def test_all_codes_and_all_block_scales_survive_the_layout_exactly() -> None:
     codes = torch.arange(256, dtype=torch.uint8).repeat(126, 1)  # [126, 512 / 2]
     scale = torch.arange(1, 127, dtype=torch.uint8)[:, None].repeat(1, 32)
-    layout = nvfp4.lay(codes, scale.view(torch.float8_e4m3fn), torch.tensor(1.0))
+    layout = nvfp4_layout.lay(codes, scale.view(torch.float8_e4m3fn), torch.tensor(1.0))
     blocks = values_of(unpack(codes), torch.float64).view(126, 32, 16)
     exact = blocks * scale.view(torch.float8_e4m3fn).double()[..., None]
-    assert torch.equal(nvfp4.unlaid(layout).double(), exact.flatten(1))
+    assert torch.equal(nvfp4_layout.unlaid(layout).double(), exact.flatten(1))
 
 
-def test_a_layout_of_fp8_holds_every_number() -> None:
+def test_a_large_weight_is_laid_out_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole_layout, _ = laid("nvfp4", draw(300, INPUTS))
+    monkeypatch.setattr(nvfp4_layout, "AT_ONCE", 128)
+    parts, _ = laid("nvfp4", draw(300, INPUTS))
+    assert all(torch.equal(one, other) for one, other in zip(whole_layout[:3], parts[:3], strict=True))
+
+
+def test_a_layout_of_fp8_holds_every_number_and_what_is_none_is_refused() -> None:
     codes = E4M3.view(torch.float8_e4m3fn).repeat(3, 1)
     assert torch.equal(fp8.unlaid(fp8.lay(codes, torch.tensor(0.5))), codes.float() * 0.5)
+    for byte in (127, 129):
+        scale = torch.full((1, 1), byte, dtype=torch.uint8).view(torch.float8_e4m3fn)
+        with pytest.raises(ValueError, match="weight_scale: a block scale must be a number, and not negative"):
+            nvfp4_layout.lay(torch.zeros(1, 8, dtype=torch.uint8), scale, torch.tensor(1.0))
     with pytest.raises(ValueError, match="weight: holds NaN"):
         fp8.lay(torch.tensor([[127]], dtype=torch.uint8).view(torch.float8_e4m3fn), torch.tensor(1.0))
 
 
-def test_fused_modules_keep_their_own_scales() -> None:
-    sides = [quantise_nvfp4(draw(32, INPUTS, seed=seed) * size) for seed, size in ((0, 1.0), (1, 30.0))]
-    outer = torch.cat([side["weight_scale_2"].expand(32) for side in sides])
-    layout = nvfp4.lay(*(torch.cat([side[part] for side in sides]) for part in ("weight", "weight_scale")), outer)
-    exact = torch.cat([dequantise(*side.values(), torch.float64, divide=False) for side in sides])
-    x = draw(2, INPUTS, seed=3).bfloat16()
-    close(nvfp4.linear(x, layout, dtype=torch.float32), x.double() @ exact.T)
+@pytest.mark.parametrize("kind", list(Format))
+def test_modules_that_are_fused_keep_their_own_scales_in_every_format(kind: Format) -> None:
+    weights = [stored(kind, draw(32, INPUTS, seed=seed) * size, torch.float32) for seed, size in ((0, 1.0), (1, 30.0))]
+    x = draw(3, INPUTS, seed=3).bfloat16()
+    held = linear.hold(weights, torch.bfloat16)
+    assert isinstance(held, {Format.DENSE: Tensor, Format.FP8: fp8.Fp8}.get(kind, nvfp4_layout.Nvfp4))
+    exact = torch.cat([decoded(weight, torch.float64) for weight in weights])
+    exact = exact.bfloat16().double() if kind is Format.DENSE else exact
+    for run in (linear.linear, linear.linear_torch):
+        close(run(x, held, dtype=torch.float32), x.double() @ exact.T)
+    wide = linear.hold(weights, torch.float32)
+    close(linear.linear(x.float(), wide), x.double() @ torch.cat([decoded(w, torch.float64) for w in weights]).T)
+
+
+def test_dense_modules_are_quantised_at_load_each_by_itself() -> None:
+    dense_ones = [draw(32, INPUTS, seed=seed) * size for seed, size in ((0, 1.0), (1, 30.0))]
+    held = linear.hold([Weight(Format.DENSE, {"weight": w}) for w in dense_ones], torch.bfloat16, quantise=True)
+    expected = linear.hold([stored(Format.NVFP4, w, torch.float32) for w in dense_ones], torch.bfloat16)
+    assert isinstance(held, nvfp4_layout.Nvfp4) and isinstance(expected, nvfp4_layout.Nvfp4)
+    assert all(torch.equal(one, other) for one, other in zip(held[:3], expected[:3], strict=True))
+
+
+def test_modules_of_several_formats_are_not_fused() -> None:
+    weights = [stored(kind, draw(16, 32), torch.float32) for kind in (Format.FP8, Format.NVFP4)]
+    with pytest.raises(ValueError, match="weights: modules that are fused must have one format, got fp8, nvfp4"):
+        linear.hold(weights, torch.bfloat16)
 
 
 def test_the_assembly_of_nvfp4_means_what_the_plain_path_means() -> None:
@@ -143,8 +176,8 @@ def test_the_assembly_of_nvfp4_means_what_the_plain_path_means() -> None:
     for _ in range(200):
         codes = torch.tensor([[numbers.randrange(256) for _ in range(64)]], dtype=torch.uint8)
         scale = torch.tensor([[numbers.randrange(1, 127) for _ in range(8)]], dtype=torch.uint8)
-        layout = nvfp4.lay(codes, scale.view(torch.float8_e4m3fn), torch.tensor(1.0))
-        blocks = nvfp4.unlaid(layout).view(8, 16)
+        layout = nvfp4_layout.lay(codes, scale.view(torch.float8_e4m3fn), torch.tensor(1.0))
+        blocks = nvfp4_layout.unlaid(layout).view(8, 16)
         column = numbers.randrange(15)
         low, high = layout.scales[0, :, 0].tolist()
         pairs = [
@@ -155,7 +188,7 @@ def test_the_assembly_of_nvfp4_means_what_the_plain_path_means() -> None:
         words = layout.words[0, 0, column : column + 2].tolist()
         for block, found in enumerate(ptx.run(nvfp4.assembly(), 8, [*words, *pairs])):
             halves = torch.tensor([found & 0xFFFF, found >> 16]) << 16
-            values = halves.to(torch.int32).view(torch.float32) * 2.0**nvfp4.LOST
+            values = halves.to(torch.int32).view(torch.float32) * 2.0**nvfp4_layout.LOST
             assert torch.equal(values, blocks[block, column : column + 2])
 
 
@@ -177,7 +210,7 @@ def test_a_tile_is_a_function_of_shape_and_format_and_its_splits_share_the_input
         for outputs, inputs in ((248320, 5120), (5120, 17408), (96, 5120), (34816, 5120), (96, 32)):
             tile = tile_of(outputs, inputs, kind)
             assert tile == tile_of(outputs, inputs, kind)
-            assert tile.splits == 1 or inputs / tile.splits >= 1024
+            assert tile.splits == 1 or inputs / tile.splits >= 256
             assert len({warps % 4 == 0 for warps in tile.warps}) == 1
     assert [width_of(rows) for rows in (1, 16, 17, 33, 65, 128, 500)] == [16, 16, 32, 64, 128, 128, 128]
     assert WIDTHS == (16, 32, 64, 128)

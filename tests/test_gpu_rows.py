@@ -1,4 +1,4 @@
-"""Norms, rotations, gates and the embedding of the GPU decoder in Triton's interpreter, against float64."""
+"""Norms, gates and the embedding of the GPU decoder in Triton's interpreter, against float64."""
 
 import pytest
 import torch
@@ -6,8 +6,7 @@ from torch import Tensor
 
 from .interpreter import DEVICE  # before any kernel
 
-from specqual.decoder.arithmetic import Turns  # isort: skip
-from specqual.decoder.gpu import embedding, gated, norm, rotary  # isort: skip
+from specqual.decoder.gpu import embedding, gated, norm  # isort: skip
 
 DTYPES = {torch.float32: 3e-6, torch.bfloat16: 2**-8}
 
@@ -37,38 +36,6 @@ def test_a_norm_reads_rows_out_of_wider_ones_and_writes_where_it_is_told_to() ->
     x, gain, out = draw(3, 100), draw(64, seed=2), torch.zeros(3, 64, device=DEVICE)
     assert norm.rms_norm(x[:, :64], gain, 1e-6, out=out)[0] is out
     close(out, norm.rms_norm_torch(x[:, :64].double(), gain, 1e-6)[0], 3e-6)
-
-
-@pytest.mark.parametrize("normed", [False, True])
-@pytest.mark.parametrize("turned", [8, 16])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_heads_are_normed_and_turned_as_defined(dtype: torch.dtype, turned: int, normed: bool) -> None:
-    x, turns = draw(5, 3, 16).to(dtype), Turns.of(64, turned, 1e4, torch.float32)
-    cos, sin = turns.cos.to(DEVICE), turns.sin.to(DEVICE)
-    positions = torch.tensor([0, 1, 63, 7, 7], dtype=torch.int32, device=DEVICE)
-    gain = draw(3, 16, seed=1) if normed else None
-    exact = x.double()
-    if normed:
-        assert gain is not None
-        exact = norm.rms_norm_torch(exact, gain.double(), 1e-6)[0].to(dtype).double()
-    exact = rotary.rotate_torch(exact, positions, cos, sin)
-    for run in (rotary.rotate, rotary.rotate_torch):
-        found = run(x, positions, cos, sin, gain, 1e-6)
-        assert float((found.double() - exact).abs().max()) < (2e-6 if dtype is torch.float32 else 0.02)
-    inside = torch.cat([x.flatten(1), x.flatten(1)], dim=1)[:, : 3 * 16].view(5, 3, 16)
-    assert torch.equal(
-        rotary.rotate(inside, positions, cos, sin, gain, 1e-6), rotary.rotate(x, positions, cos, sin, gain, 1e-6)
-    )
-
-
-def test_turning_is_the_torch_path_of_the_decoder() -> None:
-    from specqual.decoder.arithmetic import rotate
-
-    x, turns = draw(4, 2, 16), Turns.of(32, 8, 1e4, torch.float32)
-    positions = torch.tensor([3, 4, 5, 31])
-    expected = rotate(x.cpu(), *turns.at(positions, torch.float32))
-    found = rotary.rotate(x, positions.to(DEVICE), turns.cos.to(DEVICE), turns.sin.to(DEVICE))
-    assert float((found.cpu() - expected).abs().max()) < 1e-6
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .interpreter import DEVICE  # before any kernel
 
-from specqual.decoder.gpu import fp8_rows, nvfp4, nvfp4_block, quantise  # isort: skip
+from specqual.decoder.gpu import fp8_rows, nvfp4_block, nvfp4_layout, quantise  # isort: skip
 from specqual.reference.fp8 import quantise_fp8, through_fp8  # isort: skip
 from specqual.reference.nvfp4 import dequantise, quantise_nvfp4, through_nvfp4  # isort: skip
 from specqual.decoder.gpu.tiles import Tile  # isort: skip
@@ -49,6 +49,19 @@ def test_rows_become_fp8_as_defined(dtype: torch.dtype) -> None:
         codes, scales = run(x)
         for row, own in zip(x.float(), codes.float() * scales[:, None], strict=True):
             assert torch.equal(own, through_fp8(row, row.abs().max() / 448))
+
+
+def test_rows_of_zeros_stay_zero_and_what_is_not_a_number_stays_so_alone() -> None:
+    x = draw(3, INPUTS).bfloat16()
+    x[0], x[1, 5] = 0.0, float("nan")
+    for scale in (torch.tensor([0.01], device=DEVICE), None):
+        for quantise_rows in (fp8_rows.quantise, fp8_rows.quantise_torch):
+            codes, scales = quantise_rows(x, scale)
+            read = codes.float() * scales[:, None]
+            assert not read[0].any() and read[1, 5].isnan() and not read[2].isnan().any()
+    for quantise_blocks in (nvfp4_block.quantise, nvfp4_block.quantise_torch):
+        read = nvfp4_block.decoded(*quantise_blocks(x, torch.tensor([0.01], device=DEVICE)), torch.float32)
+        assert not read[0].any() and read[1, :16].isnan().all() and not read[1, 16:].isnan().any()
 
 
 def test_every_e4m3_number_and_the_middle_of_every_two_round_as_torch_rounds_them() -> None:
@@ -103,6 +116,7 @@ def test_a_weight_quantised_at_load_is_what_the_writer_of_checkpoints_makes_of_i
         for mine, theirs in zip(quantise.to_nvfp4(given), expected.values(), strict=True):
             assert mine.dtype == theirs.dtype and torch.equal(mine.float(), theirs.float())
         exact = dequantise(*expected.values(), torch.float64, divide=False)
-        assert float((nvfp4.unlaid(quantise.quantised(given)).double() - exact).abs().max()) < 1e-6
+        layout = nvfp4_layout.lay(*quantise.to_nvfp4(given))
+        assert float((nvfp4_layout.unlaid(layout).double() - exact).abs().max()) < 1e-6
     with pytest.raises(ValueError, match="weight: the input axis must be a multiple of 16, got 24"):
         quantise.to_nvfp4(draw(2, 24))

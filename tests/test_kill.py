@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from specqual.cli import main
+from specqual.conformance import check
+from specqual.conformance.lab import Run
 from specqual.conformance.options import listed
 from specqual.conformance.symptoms import Index, known, looks_like
 from specqual.conformance.verdicts import Profile
@@ -21,6 +23,7 @@ from specqual.mutants.mutant import Control, Mutant
 from specqual.mutants.pairs import DFLASH2
 from specqual.mutants.plan import Wanted, chosen, clean_name, clean_trials, mutant_trials, order_trials
 from specqual.mutants.record import BadRecord, Record, load
+from specqual.mutants.record import header as head
 from specqual.mutants.registry import mutants
 from specqual.mutants.trial import FINISHED, OUT_OF_TIME, Outcome, Role, Said
 from tests import broken
@@ -29,8 +32,9 @@ M01A = mutants()["M01a"]
 BASE, PAIR = M01A.base, str(M01A.pair)
 
 
-def said(verdict: str, clause: str = "GE-1", *, proof: str = "seen") -> Said:
-    return Said(clause, PAIR, verdict, "what was seen", 1.0, proof if verdict == "VIOLATED" else "")
+def said(verdict: str, clause: str = "GE-1", *, proof: str = "seen", shrunk: str = "from 9 steps") -> Said:
+    seen = verdict == "VIOLATED"
+    return Said(clause, PAIR, verdict, "what was seen", 1.0, proof if seen else "", shrunk if seen else "")
 
 
 def sound(verdict: str, clause: str = "GE-1") -> Outcome:
@@ -48,6 +52,9 @@ def tried(*found: Said, ended: str = FINISHED) -> Outcome:
         (Fate.UNCLEAN, tried(said("VIOLATED")), sound("VIOLATED")),
         (Fate.PENDING, tried(said("VIOLATED")), sound("EXACT", "GE-4")),
         (Fate.SURVIVED, tried(said("VIOLATED", proof="")), sound("EXACT")),
+        (Fate.UNSHRUNK, tried(said("VIOLATED", shrunk="")), sound("EXACT")),
+        (Fate.UNCLEAN, tried(said("VIOLATED")), replace(sound("EXACT"), ended=OUT_OF_TIME)),
+        (Fate.UNCLEAN, tried(said("VIOLATED")), replace(sound("EXACT"), ended=OUT_OF_TIME, said=())),
         (Fate.SURVIVED, tried(said("VIOLATED", "GE-2")), sound("EXACT", "GE-2")),
         (Fate.SURVIVED, tried(said("INCONCLUSIVE")), sound("EXACT")),
         (Fate.ERROR, tried(said("ERROR")), sound("EXACT")),
@@ -78,6 +85,58 @@ def test_a_decoder_that_ends_badly_is_shown_as_what_it_is_and_ends_nothing_else(
     assert tally.cells[bad.id].fate is fate, tally.cells[bad.id]
     assert tally.cells["M01a"].fate is Fate.KILLED
     assert not tally.complete
+
+
+@pytest.mark.parametrize("verdicts", [("VIOLATED", "EXACT"), ("EXACT", "VIOLATED"), ("EXACT", "INCONCLUSIVE")])
+def test_a_sound_decoder_passes_only_what_it_passes_in_every_run(verdicts: tuple[str, str]) -> None:
+    """Under one name or under two."""
+    clean = [sound(verdict) for verdict in verdicts]
+    other = [clean[0], replace(clean[1], name=clean_name(BASE, M01A.pair, ["GE-1", "GE-2"]))]
+    for runs in (clean, other):
+        tally = Tally.of(Wanted((M01A,), ()), [tried(said("VIOLATED")), *runs])
+        assert tally.cells["M01a"].fate is Fate.UNCLEAN
+    assert Tally.of(Wanted((M01A,), ()), [tried(said("VIOLATED")), sound("EXACT"), sound("HOLDS")]).killed == 1
+
+
+def test_a_counterexample_is_decided_by_itself_once_more() -> None:
+    (result,) = check.run(Run(M01A.decoder, M01A.make, M01A.pair.setup), ["GE-1"])
+    found = Said.of(result, M01A.pair)
+    assert found.proof == result.proof and found.shrunk.startswith("from a prompt of ")
+    assert f"Shrunk     {found.shrunk}" in found.proof
+    cases = [{**case, "output": case["argmax"], "plain": None} for case in result.evidence["cases"]]
+    made_up = replace(result, evidence={**result.evidence, "cases": cases})
+    assert Said.of(made_up, M01A.pair).proof == ""
+
+
+def record_of(folder: Path, wanted: Wanted, *outcomes: Outcome, **header: object) -> Path:
+    """A record on disk; `header` holds fields in which it is another run's."""
+    folder.mkdir()
+    lines = [head(wanted) | header, *(outcome.json() for outcome in outcomes)]
+    (folder / "mutants.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_a_matrix_counts_what_was_chosen_whether_it_was_run_or_not(tmp_path: Path) -> None:
+    wanted = Wanted((M01A, mutants()["M01b"]), ())
+    folder = record_of(tmp_path / "a", wanted, tried(said("VIOLATED")), sound("EXACT"))
+    (column,) = columns([folder])
+    assert "| L3, quick, seed 0 | 1 of 2 |" in markdown([column])
+    assert column.tally.cells["M01b"].fate is Fate.MISSING and not column.tally.complete
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"commit": "0" * 40}, {"sources": "0" * 64}, {"seed": 1}, {"versions": {}}],
+    ids=lambda field: next(iter(field)),
+)
+def test_records_of_unlike_runs_are_no_shards_of_one(tmp_path: Path, field: dict[str, object]) -> None:
+    one = record_of(tmp_path / "one", Wanted((M01A,), ()), tried(said("VIOLATED")), sound("EXACT"))
+    other = record_of(tmp_path / "other", Wanted((mutants()["M01b"],), ()), **field)
+    with pytest.raises(BadRecord, match=rf"other: {next(iter(field))} is .*, where .*one has .*shards of one run"):
+        columns([one, other])
+    again = record_of(tmp_path / "again", Wanted((M01A,), ()), tried(said("EXACT")))
+    with pytest.raises(BadRecord, match="again: M01a was run for .*one, too"):
+        columns([one, again])
 
 
 def test_a_control_passes_only_if_nothing_but_what_is_allowed_stays_open() -> None:
@@ -157,6 +216,8 @@ def test_a_run_is_continued_from_its_record_and_another_one_is_refused(tmp_path:
     assert again.outcomes[-1].ended == FINISHED
     with pytest.raises(BadRecord, match="--report: .* another seed"):
         Record.open(replace(wanted, seed=1), tmp_path)
+    with pytest.raises(BadRecord, match="--report: .* another mutants"):
+        Record.open(replace(wanted, mutants=()), tmp_path)
 
 
 def test_the_command_prints_what_was_killed_and_the_matrix_is_rendered_from_its_records(tmp_path: Path, capsys) -> None:

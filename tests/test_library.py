@@ -10,6 +10,7 @@ from specqual.contract import Setup
 from .toy import make
 
 TABLE = fixtures.path("table/chain")
+OTHER, DRAFT = fixtures.path("nano/hybrid"), fixtures.path("nano/dense-dflash2")
 
 
 def setup(fault="none"):
@@ -69,6 +70,7 @@ def test_a_waiver_excuses():
         (make, {"target": "nowhere"}, "target: there is no directory 'nowhere'"),
         (make, {"target": TABLE, "draft": "nowhere"}, "draft: there is no directory"),
         (make, {"draft": TABLE}, "target: is needed"),
+        (make, {"target": OTHER, "draft": DRAFT}, "draft: config.json: num_target_layers: is 3, but the target's is 4"),
         (make(setup()), {}, "target: is needed"),
         (make, {"profile": "fast"}, "'fast' is not a valid Profile"),
         (7, {"target": TABLE}, "decoder: must be a factory"),

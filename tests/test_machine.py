@@ -1,20 +1,31 @@
 """The state machine's own parts: how histories are drawn, told, shrunk and judged."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from specqual import fixtures
+from specqual.conformance import check
 from specqual.conformance.campaign import Campaign
 from specqual.conformance.evidence import decide
 from specqual.conformance.history import Step, cast_of, told
 from specqual.conformance.lab import Lab, Run
 from specqual.conformance.machine import draw
+from specqual.conformance.played import Unlike
 from specqual.conformance.shrink import shrink, without
 from specqual.conformance.verdicts import Verdict
 from specqual.contract import Setup
 from specqual.decoder import make
+from specqual.decoder.memory import Store
+from specqual.decoder.span import Pass, Span
+from specqual.decoder.target import Transformer
+from specqual.mutants.rows import put, swap
+from specqual.mutants.rows import rows as kept
 from tests.qualification import Pair, results
 
 DENSE = Pair("nano/dense", "nano/dense-dflash2")
+sound_forward = Transformer.forward
 SUBMIT, STEP = Step("submit", 3), Step("step", amount=1)
 
 
@@ -86,6 +97,13 @@ def test_a_failing_history_is_shrunk_to_what_matters_in_bounded_attempts() -> No
     assert len(tried) <= 2 * count + 10
 
 
+def test_a_difference_that_no_second_history_shows_is_not_lost_by_shrinking() -> None:
+    campaign = Campaign(lab())
+    story = campaign.play((SUBMIT, STEP, STEP))
+    once = replace(story, unlike={"RWD": Unlike("RWD", 1, "seen once", 0, 1)})
+    assert campaign.shrunk("RWD", once) is once
+
+
 def test_the_verdict_on_histories_follows_from_their_evidence() -> None:
     case = {"history": "submit A", "rules": 52, "comparisons": 9, "largest": 0.0, "difference": None}
     line = {"kind": "histories", "cases": [case, case], "guards": []}
@@ -127,3 +145,21 @@ def test_a_decoder_without_the_protocols_is_skipped_by_name() -> None:
     found = results("specqual.mutants.controls:n7_black_box", DENSE, ["RWD", "REC", "ISO", "SCH", "CXL", "RES"])
     assert {line["verdict"] for line in found.values()} == {"SKIPPED"}
     assert {line["detail"] for line in found.values()} == {"the decoder does not offer Traced"}
+
+
+@swap("forward", Transformer)
+def padding_leaks(self: Transformer, spans: Sequence[Span], store: Store, rows: int = 0) -> Pass:
+    """A pass that is padded far writes its fillers over the first row of the first span."""
+    found = sound_forward(self, spans, store, rows)
+    for stream in self.streams if rows >= 96 else ():
+        first = (spans[0].memory, stream, spans[0].start)
+        put(store, *first, [0 * side for side in kept(store, *first, spans[0].start + 1)])
+    return found
+
+
+@pytest.mark.parametrize(("without", "verdict"), [(frozenset(), "VIOLATED"), (frozenset({"buckets"}), "EXACT")])
+def test_a_fault_of_padded_passes_is_seen_because_histories_change_the_bucket(without: frozenset, verdict: str) -> None:
+    setup = Setup(target=fixtures.path(DENSE.target), draft=fixtures.path(str(DENSE.draft)))
+    (found,) = check.run(Run("tests", padding_leaks, setup, without=without), ["RWD-1"])
+    assert found.verdict == verdict, found.detail
+    assert ("bucket 96" in found.detail) == (verdict == "VIOLATED")

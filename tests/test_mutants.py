@@ -14,12 +14,14 @@ from specqual.conformance import check
 from specqual.conformance.chapter import Result
 from specqual.conformance.lab import Run
 from specqual.conformance.resolve import resolve
+from specqual.conformance.verdicts import Profile
 from specqual.contract import Make
-from specqual.mutants import kinds, parameters, verification
+from specqual.mutants import drawing, kinds, parameters, verification
 from specqual.mutants.controls import n4
 from specqual.mutants.mended import MENDED
 from specqual.mutants.mutant import Control, Mutant, Owner
 from specqual.mutants.pairs import DFLASH2, FLAT, Pair
+from specqual.mutants.planting import black_box
 from specqual.mutants.registry import BadRegistry, controls, mutants, refuse
 
 PASSED = {"EXACT", "HOLDS", "TIE-EXPLAINED"}
@@ -77,6 +79,14 @@ def test_a_near_tie_is_explained_as_one() -> None:
 def test_statistics_see_a_law_that_is_too_flat_from_outside() -> None:
     (found,) = decided("m04e_black_box", verification.m04e_black_box, DFLASH2, ["LAW-6"])
     assert found.verdict == "VIOLATED", found.detail
+
+
+def test_noise_of_a_draft_that_is_used_again_shows_on_a_black_box_within_a_few_thousand_samples() -> None:
+    """M03a, the weakest bias that is known, at the error rate of any run; the patience of certify is not needed."""
+    about = Run("m03a", black_box(drawing.m03a), DFLASH2.setup, Profile.CERTIFY, seed=9)
+    (found,) = check.run(about, ["LAW-6"])
+    assert found.verdict == "VIOLATED", found.detail
+    assert sum(sum(case["counts"]) for case in found.evidence["cases"]) <= 10_000
 
 
 def test_mutants_claim_what_their_sound_decoders_claim() -> None:

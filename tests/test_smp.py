@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from specqual.conformance.test_smp import UNUSUAL
+from specqual.conformance.unusual import UNUSUAL
 from specqual.contract import Request, Sampling
 
 

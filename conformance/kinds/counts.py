@@ -5,11 +5,14 @@ so that gathering may stop once it suffices; half to tests at the planned number
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import log
 
 from .. import statistics
 from ..verdicts import Decision, Verdict
 from . import Case
+
+POWER = 0.9  # with which a bias that is called visible behind a prefix would have been seen
 
 
 def against(cases: Sequence[Case]) -> float:
@@ -53,7 +56,7 @@ def decide(cases: Sequence[Case]) -> Decision:
     visible = max(test.visible for test in tests)
     detail = f"{samples} samples; a bias of {visible:.3g} (total variation) or more would have been seen"
     if nodes:
-        detail += f", behind its most frequent prefix one of {sighted(cases):.3g}"
+        detail += f", behind its most frequent prefix one of {sighted(cases):.3g} with a chance of {POWER:g}"
     if short:
         return Decision(Verdict.INCONCLUSIVE, f"{detail}; fewer than planned")
     if bias > max(float(case["wanted"]) for case in cases):
@@ -61,17 +64,30 @@ def decide(cases: Sequence[Case]) -> Decision:
     return Decision(Verdict.HOLDS, detail, delta=bias)
 
 
+def share(alpha: float, cases: int) -> float:
+    """The part of the error rate that one case's joint law is tested at."""
+    return alpha / 4 / cases
+
+
 def joint(cases: Sequence[Case]) -> list[statistics.Tested]:
-    """The joint law of each case, tested at its part of the error rate."""
-    alpha = min((float(case["alpha"]) for case in cases), default=1.0)
-    return [statistics.test(c["p"], c["counts"], alpha / 4 / len(cases), float(c["slack"])) for c in cases]
+    """The joint law of each case, tested at its part of the error rate; the last cell is everything else, which may
+    hide a bias as large as its probability."""
+    alpha, found = share(min((float(case["alpha"]) for case in cases), default=1.0), len(cases)), []
+    for case in cases:
+        test = statistics.test(case["p"], case["counts"], alpha, float(case["slack"]), len(case["p"]))
+        others = float(case["p"][-1])
+        seen = {name: min(1.0, getattr(test, name) + others) for name in ("bound", "visible")}
+        found.append(replace(test, **seen))
+    return found
 
 
 def sighted(cases: Sequence[Case]) -> float:
-    """The bias (total variation) of a token that the evidence behind the best-known prefix is expected to show."""
+    """The bias (total variation) of the token behind the best-known prefix, of those told apart there, that the
+    evidence shows with a chance of `POWER`."""
     nodes, alpha = [node for case in cases for node in case["nodes"]], min(float(case["alpha"]) for case in cases)
+    rate = alpha / 2 / len(nodes)
     return min(
-        float(node["slack"]) + statistics.expected(sum(node["counts"]), len(node["p"]) - 1, alpha / 2 / len(nodes))
+        float(node["slack"]) + statistics.expected(sum(node["counts"]), len(node["p"]) - 1, rate, POWER)
         for node in nodes
     )
 

@@ -1,6 +1,7 @@
 """Greedy outputs: every token under its own prefix."""
 
 from collections.abc import Iterable, Sequence
+from math import sqrt
 
 from ..verdicts import Decision, Verdict
 from . import Case, parting
@@ -50,6 +51,13 @@ def decide(cases: Sequence[Case]) -> Decision:
     if ties:
         worst = max(b - t for case in cases for b, t in zip(case["best"], case["logprob"], strict=True))
         detail = f"{ties} of {tokens} tokens are ties, worst regret {worst:.3g} nats within {envelope:.3g}{unused}"
+        own = [(regret, index, place) for index, case in enumerate(cases) for place, regret in case.get("own") or ()]
+        if own:
+            regret, index, place = max(own)
+            detail += f"; in the engine's own scores {regret:.3g} at worst"
+            if regret > sqrt(2) * float(cases[index]["envelope"]):  # what it chose by and what it scores by both round
+                detail = f"token {place} is a tie in the reference and none in the engine's own scores; {detail}"
+                return Decision(Verdict.INCONCLUSIVE, detail, case=index, place=place)
         return Decision(Verdict.TIE_EXPLAINED, detail)
     explained = f" (rounding would explain {envelope:.3g} nats)" if envelope > NOISE else ""
     detail = f"{tokens} tokens of {len(cases)} outputs, regret zero everywhere{explained}{unused}"

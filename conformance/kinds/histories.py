@@ -14,10 +14,15 @@ def decide(cases: Sequence[Case]) -> Decision:
         if seen is not None and distance(seen["expected"], seen["actual"]) > float(seen["tolerance"]):
             unlike = f"{seen['what']}: expected {short(seen['expected'])}, got {short(seen['actual'])}"
             return Decision(Verdict.VIOLATED, f"{unlike}, after {case['history']}", case=index)
-    rules, comparisons = (sum(int(case[name]) for case in cases) for name in ("rules", "comparisons"))
+    rules, comparisons, ties = (
+        sum(int(case.get(name, 0)) for case in cases) for name in ("rules", "comparisons", "ties")
+    )
     fewest = min((int(case["rules"]) for case in cases), default=0)
     largest = max((float(case["largest"]) for case in cases), default=0.0)
     detail = f"{len(cases)} histories of {fewest} rules or more, {rules} in all, {comparisons} comparisons"
+    if ties:
+        detail = f"{detail}, {ties} outputs part at a tie, largest difference of a state {largest:.3g}"
+        return Decision(Verdict.TIE_EXPLAINED, detail)
     if largest > 0:
         return Decision(Verdict.HOLDS, f"{detail}, largest difference {largest:.3g}", delta=largest)
     return Decision(Verdict.EXACT, f"{detail}, all equal")

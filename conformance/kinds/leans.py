@@ -1,56 +1,60 @@
-"""Leans: how far sampled tokens lean one way or another, against what the engine does without speculation.
+"""Leans: how much further tokens lean some way with speculation than without it, pair of outputs by pair of outputs.
 
-Half of the error rate goes to bets that the bias exceeds the envelope; a quarter to the envelope, an upper confidence
-bound of the bias without speculation; a quarter to intervals of the bias with it.
+The unit is the request: each prompt is answered by both arms, under seeds of their own. An envelope that bounds the
+mean lean of the plain arm's tokens would say nothing about any single token or request of the other arm, so the
+two answers are compared with each other. Half of the error rate goes to bets on the pairs, which may end the run early;
+half to intervals of the mean difference, which every law of a request's lean leaves valid.
 """
 
 from collections.abc import Sequence
-from math import ceil, inf, log, log10
+from dataclasses import replace
+from math import inf, log
+
+import numpy as np
 
 from .. import statistics
 from ..statistics import Bets
+from ..statistics.pairs import Floats
 from ..verdicts import Decision, Verdict
 from . import Case
 
+POWER = 0.9  # with which a lean that is called visible would have been seen
+MOST = 10**8  # pairs; nobody is told to gather more
 
-def state(case: Case, name: str) -> Bets:
-    found = statistics.from_dict(case[name])
-    if not isinstance(found, Bets):
-        raise ValueError(f"{name}: must be a state of Bets")
+
+def differences(case: Case) -> list[float]:
+    """The lean of each request's output with speculation minus that of the one without, both in [-1, 1]."""
+    found = [float(on) - float(off) for on, off in zip(case["on"], case["off"], strict=True)]
+    if len(case["allowed"]) != len(found) or not all(-2 <= d <= 2 for d in found):
+        raise ValueError(f"{case['label']}: must hold pairs in [-1, 1], with what is allowed for each")
     return found
 
 
-def reach(off: Bets | None, alpha: float, cases: int) -> float:
-    """The envelope: the largest bias that the arm without speculation may have; 0 where there is none to measure."""
-    return 0.0 if off is None else max(abs(end) for end in statistics.interval(off, alpha / 4 / cases))
+def evidence(cases: Sequence[Case]) -> Floats:
+    """Log e-values [n] after each pair: the mean over all leans and both directions. Their level is `enough`."""
+    both = [statistics.excess([s * d for d in differences(case)], case["allowed"]) for case in cases for s in (1, -1)]
+    return np.asarray(np.logaddexp.reduce(both, axis=0) - log(len(both)))
 
 
 def enough(alpha: float) -> float:
-    """The log e-value, mean over all leans and both directions, that refutes the law."""
+    """The log e-value at which gathering may stop: the law is violated."""
     return log(2 / alpha)
 
 
-def envelopes(cases: Sequence[Case], alpha: float) -> list[float]:
-    """How far each lean may go: the envelope of the arm without speculation, and what rounding explains."""
-    found = []
-    for case in cases:
-        eta = reach(state(case, "off") if case["off"] is not None else None, alpha, len(cases))
-        if any(abs(state(case, side).allowance - eta) > 1e-9 for side in ("up", "down")):
-            raise ValueError(f"{case['label']}: its bets do not allow for the envelope")
-        found.append(eta + float(case["slack"]))
-    return found
+def states(cases: Sequence[Case]) -> list[Bets]:
+    return [statistics.update(Bets(), [(d / 2,) for d in differences(case)]) for case in cases]
 
 
-def intervals(cases: Sequence[Case], alpha: float) -> list[tuple[float, float]]:
-    """Where the mean bias of the tokens lies, lean by lean."""
-    return [statistics.interval(state(case, "on"), alpha / 4 / len(cases)) for case in cases]
+def ends(state: Bets, alpha: float, cases: int) -> tuple[float, float]:
+    """Where the mean difference of one lean lies, all of `cases` being bounded together."""
+    low, high = statistics.interval(state, alpha / 2 / cases)
+    return 2 * low, 2 * high
 
 
 def sighted(cases: Sequence[Case]) -> float:
-    """A lean that intervals of this width would have shown to exceed every envelope; at most 1."""
-    alpha = rate_of(cases)
-    wide = max(high - low for low, high in intervals(cases, alpha))
-    return min(1.0, max(envelopes(cases, alpha)) + wide)
+    """A lean that so many pairs would have shown with a chance of `POWER`, whichever way it goes; at most 1."""
+    wanted = enough(rate_of(cases)) + log(2 * len(cases))
+    return max(statistics.seen(differences(case), case["allowed"], wanted, POWER) for case in cases)
 
 
 def rate_of(cases: Sequence[Case]) -> float:
@@ -58,34 +62,38 @@ def rate_of(cases: Sequence[Case]) -> float:
 
 
 def decide(cases: Sequence[Case]) -> Decision:
-    if not cases:
-        return Decision(Verdict.INCONCLUSIVE, "no token was seen")
-    alpha = rate_of(cases)
-    allowed, ends = envelopes(cases, alpha), intervals(cases, alpha)
-    bets = [(index, state(case, side)) for index, case in enumerate(cases) for side in ("up", "down")]
-    tokens = max(state(case, "on").requests for case in cases)
-    together = statistics.mean([one.log_e for _, one in bets])
-    outside = [i for i, (most, (low, high)) in enumerate(zip(allowed, ends, strict=True)) if low > most or -high > most]
-    if together >= enough(alpha) or outside:
-        index = outside[0] if outside else max(bets, key=lambda bet: bet[1].log_e)[0]
-        low, high = ends[index]
-        told = f"{tokens} tokens {cases[index]['label']} by {low:.3g} to {high:.3g}"
-        odds = f"at most {allowed[index]:.3g} is explained; evidence 10^{min(together / log(10), 999):.1f}"
+    if not cases or not cases[0]["on"]:
+        return Decision(Verdict.INCONCLUSIVE, "no pair of outputs was seen")
+    alpha, found = rate_of(cases), states(cases)
+    pairs, path = found[0].requests, evidence(cases)
+    if path.max() >= enough(alpha):
+        index = max(range(len(cases)), key=lambda i: evidence(cases[i : i + 1]).max())
+        case, mean = cases[index], 2 * found[index].total / pairs
+        told = f"with speculation {pairs} outputs {case['label']} by {mean:.3g} more than without, on the average"
+        odds = f"rounding explains {max(case['allowed']):.2g}; evidence 10^{min(path.max() / log(10), 999):.1f}"
         return Decision(Verdict.VIOLATED, f"{told}; {odds}", case=index)
-    bias, wanted = max(abs(end) for pair in ends for end in pair), max(float(case["wanted"]) for case in cases)
-    detail = f"{tokens} tokens; a lean of {sighted(cases):.3g} or more would have been seen"
+    bounds = [ends(state, alpha, len(cases)) for state in found]
+    bias, wanted = max(abs(end) for pair in bounds for end in pair), max(float(case["wanted"]) for case in cases)
+    seen = sighted(cases)
+    visible = f"a lean of {seen:.3g} or more would" if seen < 1 else "no lean, however strong, would"
+    detail = f"{pairs} pairs of outputs; {visible} have been seen with a chance of {POWER:g}"
     if bias <= wanted:
         return Decision(Verdict.HOLDS, detail, delta=bias)
-    more = max(_needed(tokens, *one, wanted) for one in ends)
-    needed = f"about {more:.0f} more tokens would settle it" if more < inf else "more tokens like these would not do"
-    return Decision(Verdict.INCONCLUSIVE, f"{detail}; the lean is only known to be at most {bias:.3g}; {needed}")
+    more = max(needed(state, alpha, len(cases), wanted) for state in found)
+    settle = f"about {more:.2g} more requests would settle it" if more < inf else "more like these would not settle it"
+    return Decision(Verdict.INCONCLUSIVE, f"{detail}; the mean lean is only known to be at most {bias:.3g}; {settle}")
 
 
-def _needed(tokens: int, low: float, high: float, wanted: float) -> float:
-    """How many more tokens shrink an interval into ±wanted, if it keeps its centre and shrinks with their root."""
-    room = wanted - abs(low + high) / 2
-    if room <= 0:
-        return inf
-    more = tokens * (((high - low) / 2 / room) ** 2 - 1)
-    digits = 10 ** max(0, int(log10(max(more, 1))) - 1)
-    return max(0.0, ceil(more / digits) * digits)
+def needed(state: Bets, alpha: float, cases: int, wanted: float) -> float:
+    """How many more pairs shrink the interval into ±wanted, if their mean and spread stay as they are."""
+    pairs = state.requests
+    while max(abs(end) for end in ends(_grown(state, pairs), alpha, cases)) > wanted:
+        pairs += -(-pairs // 20)
+        if pairs > MOST:
+            return inf
+    return pairs - state.requests
+
+
+def _grown(state: Bets, pairs: int) -> Bets:
+    factor = pairs / state.requests
+    return replace(state, requests=pairs, total=state.total * factor, spread=state.spread * factor)

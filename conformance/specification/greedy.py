@@ -7,8 +7,9 @@ ROWS: tuple[Row, ...] = (
         "LIVE-1",
         MUST,
         "Given a drafter, the decoder speculates: drafts are proposed and go through verification.",
-        "Traced",
-        "counted from the rounds of greedy and sampled requests; none at all is INCONCLUSIVE, and the run not live",
+        "",
+        "counted from the rounds of greedy and sampled requests, which takes a trace; none at all, or a claim to draft "
+        "nothing, is INCONCLUSIVE, and the run not live",
         "vacuous passes of published gates",
     ),
     (
@@ -83,5 +84,16 @@ ROWS: tuple[Row, ...] = (
         "Scoring",
         "scored in a second pass and compared token by token; the measured envelope is the tolerance",
         "K30 K31; adjudication of ties in the engine's own numerics",
+    ),
+    (
+        "GE-8",
+        MUST,
+        "Where no bits are promised, speculation flips greedy tokens at near ties only, and no more of them than "
+        "rounding does.",
+        "",
+        "each token against the engine without speculation under the same prefix, requests in batches; flips where "
+        "rounding hardly causes any are bet on request by request, beside two runs without speculation, one in "
+        "batches and one alone; ties in the engine's own scores, too, where it offers them",
+        "K04 K31; divergence of speculative from plain output in engines whose kernels depend on the batch",
     ),
 )

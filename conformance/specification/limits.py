@@ -50,7 +50,8 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "A long output is right to its end, with sliding windows passed many times.",
         "",
-        "regret of each token of one output, as long as the profile asks and the context allows",
+        "regret of each token of an output as long as the profile asks and the context allows; of several where the "
+        "end of sequence comes first",
         "K16 K29",
     ),
     (
@@ -58,7 +59,8 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "A request of more than 11,000 rounds, each with a rejected draft, is served to its end.",
         "Scripted",
-        "regret of each token on a table of laws, whose judge is cheap at any length; 500 rounds in a quick run",
+        "regret of each token on a table of laws, whose judge is cheap at any length; INCONCLUSIVE where they take "
+        "longer than 10 minutes, or 40 seconds in a quick run",
         "K29 (an engine that died after 11,000 steps)",
     ),
     (

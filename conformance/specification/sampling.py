@@ -33,7 +33,8 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "Sampled output equals the reference decoder's on the same tape.",
         "Taped",
-        "token equality, request by request; where rounding parts them, as LAW-2 on the decoder's own path",
+        "token equality, request by request, two samples of every second one; where rounding parts them, the number "
+        "that does lies within rounding of an edge and is named, and all else is as LAW-2 on the decoder's own path",
         "coupling; K02 K03 K04 K05",
     ),
     (
@@ -41,8 +42,11 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "The law of the whole transaction is the target's: joint law of the next tokens, exactly.",
         "Scripted Taped",
-        "every path of the real code over cells of its numbers, on a target with rational laws, summed as Fraction",
-        "K02 K03 K04 K05; draft lengths that look at the drafted token",
+        "every cell of the numbers of the real code, on a target with rational laws: each edge probed on both sides by "
+        "the nearest doubles, looked for by bisection where it is elsewhere; volumes sum to one, the law is right "
+        "within 1e-12 and nothing impossible comes for any number; several drafted rounds, two samples of a request; "
+        "the same of its own drafts on a tiny model in float64, and in the claimed numbers within their rounding",
+        "K02 K03 K04 K05; draft lengths that look at the drafted token; comparisons that are not strict",
     ),
     (
         "LAW-6",
@@ -51,7 +55,7 @@ ROWS: tuple[Row, ...] = (
         "",
         "samples behind prompts at which faults of verification show most, as the drafter's reference tells: Dirichlet "
         "mixtures that end the run once they suffice, then tests at the planned number, both against every law that "
-        "rounding explains; for decoders without a tape",
+        "rounding explains; the bound of the bias counts all that stands in one cell; for decoders without a tape",
         "K02 K03 K04 K05",
     ),
     (
@@ -59,9 +63,10 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "Long sampled outputs on the run's own target lean no way that the engine does not lean without speculation.",
         "",
-        "bets token by token, each under its own prefix: unlikely tokens, high ids, the likeliest token, the draft; "
-        "anytime-valid intervals against an envelope, the upper bound of the arm without speculation at the same batch "
-        "size; for decoders without a tape",
+        "each prompt with speculation and without, under seeds of their own and at one batch size; each output's mean "
+        "lean to unlikely tokens, high ids, the likeliest token, the draft, each token under its own prefix: bets that "
+        "the difference of a pair is not symmetric, and intervals of its mean; the reference is the other arm where "
+        "speculation cannot be switched off; for decoders without a tape",
         "K02 K04 K05 beyond the first rounds",
     ),
     (

@@ -50,7 +50,8 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "A long run in which every draft is rejected equals plain decoding, in tokens and in state.",
         SEEN,
-        "two decoders side by side, one with wrong scripted drafts and one without drafts",
+        "two decoders side by side, one with wrong scripted drafts and one without drafts, which goes on behind the "
+        "other's tokens where they part at a tie and bits are not claimed",
         "K19 K13; rounding that accumulates in states (K31)",
     ),
     (
@@ -142,7 +143,8 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "The pages that a request holds are those that its visible rows fill, up to two a stream.",
         SEEN,
-        "pages counted after every token of a long output",
+        "pages counted after every token of a long output; of the size that the decoder tells, else as inferred from "
+        "the first length that takes another one",
         "K22 K17 (a buffer that is never trimmed)",
     ),
 )

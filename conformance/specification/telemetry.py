@@ -46,8 +46,9 @@ ROWS: tuple[Row, ...] = (
         "Measured acceptance of sampled drafts is what the claimed rule makes of p and q: Σ min(p, q) for ratio, p(d) "
         "for drafts that count as certain or must meet the target's draw.",
         "Traced",
-        "each judged draft of the trace beside its chance, p from the reference, q from the trace; their means within "
-        "what chance explains at a stated error rate, in place of a floor; configured drafter, and scripted ones",
+        "each judged draft of the trace beside its chance, p from the reference, q from the trace; their means at each "
+        "slot of each drafter, and over all slots with none making up for another, within what chance explains at a "
+        "stated error rate, in place of a floor; configured drafter, and scripted ones",
         "K30 K04; mean-acceptance gates with a number that somebody stored",
     ),
     (

@@ -2,7 +2,8 @@
 
 `fixed` judges counts at a sample size fixed beforehand; `tally` judges them against a law known up to a tolerance,
 under early stop too; `eprocess` gathers evidence that is stored and resumed; `pit` turns tokens under changing laws
-into cells of one law; `multiple` says which of many tests reject, `budget` at which error rates a run may test at all.
+into cells of one law; `pairs` compares two conditions request by request; `multiple` says which of many tests reject,
+`budget` at which error rates a run may test at all.
 """
 
 from .eprocess import (
@@ -28,11 +29,13 @@ from .fixed import (
     noncentrality,
     pooled,
     power,
+    reach,
     sample_size,
     test,
     visible,
 )
 from .multiple import e_bh, holm
+from .pairs import excess, seen
 from .pit import cells, noise, ranked, transform
 from .tally import divergence, expected, likeliest, log_e, p_value
 
@@ -47,6 +50,7 @@ __all__ = [
     "cells",
     "divergence",
     "e_bh",
+    "excess",
     "expected",
     "from_dict",
     "from_json",
@@ -63,8 +67,10 @@ __all__ = [
     "power",
     "product",
     "ranked",
+    "reach",
     "rejects",
     "sample_size",
+    "seen",
     "test",
     "to_dict",
     "to_json",

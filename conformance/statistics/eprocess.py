@@ -17,7 +17,7 @@ from typing import Any
 
 PRIOR = 0.5  # Jeffreys' weight of a cell
 SAFE = 0.5  # the share of the capital that one bet may lose
-STAKES = tuple(2.0**-k for k in range(2, 15))  # of `interval`, for runs of tens to some ten million requests
+STAKES = tuple(0.45 * 2.0**-k for k in range(14))  # of `interval`, for runs of tens to some ten million requests
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,12 +55,18 @@ def pooled(p: Sequence[float], counts: Sequence[int], cells: int) -> tuple[list[
     return law, seen
 
 
+def reach(samples: int, cells: int, alpha: float) -> float:
+    """How far in total variation the shares of so many samples over so many cells may be from their law by chance, but
+    with probability alpha: P(‖p̂ - p‖₁ ≥ e) ≤ (2^k - 2) exp(-n e² / 2), Weissman et al. 2003."""
+    return 0.5 * sqrt(2 * (log(2.0**cells - 2 if cells > 1 else 1.0) + log(1 / alpha)) / samples)
+
+
 def test(p: Sequence[float], counts: Sequence[int], alpha: float, slack: float = 0.0, cells: int = 16) -> Tested:
     """Test counts against the law p at error rate alpha.
 
-    Half of alpha goes to the total variation (Weissman et al. 2003: P(‖p̂ - p‖₁ ≥ e) ≤ (2^k - 2) exp(-n e² / 2) over k
-    cells), half to exact binomial tails of each cell. A count on a cell of probability zero rejects at once. `slack` is
-    the total variation that rounding may explain: any law that near to p must pass.
+    Half of alpha goes to the total variation over all cells, half to exact binomial tails of each. A count on a cell of
+    probability zero rejects at once. `slack` is the total variation that rounding may explain: any law that near to p
+    must pass. Of a cell that stands for several outcomes only their sum is tested.
     """
     if len(p) != len(counts) or not counts or any(count < 0 for count in counts) or not 0 < alpha < 1:
         raise ValueError("counts: must match p, be non-negative, and have an alpha in (0, 1)")
@@ -74,11 +80,11 @@ def test(p: Sequence[float], counts: Sequence[int], alpha: float, slack: float =
     k = len(law)
     if samples == 0:
         return Tested(0, None, 1.0, 1.0)
-    reach = 0.5 * sqrt(2 * (log(2.0**k - 2 if k > 1 else 1.0) + log(2 / alpha)) / samples)
+    far = reach(samples, k, alpha / 2)
     variation = 0.5 * sum(abs(c / samples - q) for q, c in zip(law, seen, strict=True))
-    bound, visible = min(1.0, variation + reach), min(1.0, 2 * reach + slack)
-    if variation > reach + slack:
-        explained = f"chance and rounding explain {reach + slack:.4g} at error rate {alpha:.1g}"
+    bound, visible = min(1.0, variation + far), min(1.0, 2 * far + slack)
+    if variation > far + slack:
+        explained = f"chance and rounding explain {far + slack:.4g} at error rate {alpha:.1g}"
         reason = f"total variation {variation:.4g} over {k} cells, {explained}"
         return Tested(samples, reason, bound, visible)
     for cell, (q, count) in enumerate(zip(law, seen, strict=True)):

@@ -7,6 +7,7 @@ taken against the member of that ball under which the counts are likeliest, so i
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from math import exp, fsum, inf, lgamma, log, pi, sqrt
+from statistics import NormalDist
 
 from .eprocess import PRIOR
 
@@ -79,14 +80,16 @@ def p_value(p: Sequence[float], counts: Sequence[int], slack: float = 0.0) -> fl
     return 1.0 if x <= degrees else exp(degrees * (1 + log(x / degrees)) - x)
 
 
-def expected(samples: int, degrees: int, alpha: float) -> float:
-    """The total variation at which the mixture is expected to reach 1/alpha, whatever the bias's shape; at most 1.
+def expected(samples: int, degrees: int, alpha: float, power: float = 0.5) -> float:
+    """The total variation at which the mixture reaches 1/alpha with this power, whatever the bias's shape; at most 1.
 
-    N · KL grows by 2 N variation² at least, and by d / 2 that chance adds; the mixture pays (d / 2) log(N / 2π) and
-    Stirling's constants for having to learn the law.
+    N · KL grows by G = 2 N variation² at least, spread by √(2 G), and by d / 2 that chance adds; the mixture pays
+    (d / 2) log(N / 2π) and Stirling's constants for having to learn the law.
     """
     if samples <= 0 or degrees < 1:
         return 1.0
     learning = degrees / 2 * log(max(samples, 2)) + lgamma(PRIOR) * (degrees + 1) - lgamma(PRIOR * (degrees + 1))
     learning -= degrees / 2 * (log(2 * pi) + 1)
-    return min(1.0, sqrt((-log(alpha) + max(learning, 0.0)) / (2 * samples)))
+    z = NormalDist().inv_cdf(power)
+    root = (sqrt(2) * z + sqrt(2 * z**2 + 4 * (max(learning, 0.0) - log(alpha)))) / 2  # of G
+    return min(1.0, root / sqrt(2 * samples))

@@ -6,6 +6,9 @@ instructions, however many there are; a step that a query does not see leaves it
 are added in their order. So a row's bits depend on its position, on its query and on what it sees, and on nothing else.
 """
 
+# In a kernel a tuple grows, one value for each tile.
+# mypy: disable-error-code="assignment"
+
 from typing import NamedTuple
 
 import torch
@@ -13,11 +16,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..view import PAGE
 from .audit import Case
+from .codes import decoded
 from .native import product
 from .spans import Spans
 
-PAGE = 16  # positions
 QUERIES = 16  # of a tile: rows of a sample, and all heads that share a key head
 HEADS = 4  # that one program adds the pieces of
 UNROLL = 4  # pieces whose loads are under way together
@@ -35,12 +39,12 @@ class Cut(NamedTuple):
     stages: int
 
 
-CUTS = {(256, 2): Cut(512, 64, 3, 8, 2), (128, 2): Cut(512, 32, 2, 4, 3)}
-"""By head size and bytes of a query's number."""
+CUTS = {(256, 2, 2): Cut(512, 64, 3, 8, 2), (256, 2, 1): Cut(512, 32, 3, 4, 3)}
+"""By head size, and bytes of a number of queries and of the cache."""
 
 
-def cut_of(depth: int, size: int) -> Cut:
-    return CUTS.get((depth, size), Cut(512, 16, 1, 4, 2))
+def cut_of(depth: int, size: int, cached: int) -> Cut:
+    return CUTS.get((depth, size, cached), Cut(512, 32, 2, 4, 3) if size == 2 else Cut(512, 16, 1, 4, 2))
 
 
 class Parts(NamedTuple):
@@ -51,7 +55,7 @@ class Parts(NamedTuple):
     mass: Tensor  # [R, heads, pieces] float32
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["table_stride", "pieces"])  # a table's width must not decide how a kernel is compiled
 def attention_kernel(
     query_ptr,
     query_stride,
@@ -67,6 +71,7 @@ def attention_kernel(
     found_ptr,
     best_ptr,
     mass_ptr,
+    pieces,
     scale,
     GROUP: tl.constexpr,
     KV_HEADS: tl.constexpr,
@@ -74,13 +79,12 @@ def attention_kernel(
     WINDOW: tl.constexpr,
     CAUSAL: tl.constexpr,
     OWN: tl.constexpr,
-    PIECES: tl.constexpr,
     PIECE: tl.constexpr,
     STEP: tl.constexpr,
     TILES: tl.constexpr,
     QUERIES: tl.constexpr,
     PAGE: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     sample, head, piece = tl.program_id(2), tl.program_id(1) % KV_HEADS, tl.program_id(1) // KV_HEADS
     first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
     count = tl.load(first_ptr + sample + 1) - first
@@ -96,7 +100,7 @@ def attention_kernel(
         high = tl.minimum(high, start + tl.minimum((lane + TILES * QUERIES - 1) // GROUP, count - 1) + 1)
     keys_ptr, values_ptr, shift = cache_ptr, cache_ptr + KV_HEADS * PAGE * DEPTH, 0
     if OWN:  # noqa: SIM102 - a constant, and what follows is none
-        if piece == PIECES - 1:
+        if piece == pieces - 1:
             low, high = 0, count
             keys_ptr, values_ptr, shift = own_key_ptr, own_value_ptr, start
     if (row < count) & (low < high):
@@ -117,10 +121,10 @@ def attention_kernel(
             page = tl.load(table_ptr + sample.to(tl.int64) * table_stride + keys // PAGE, mask=known, other=0)
             at = page.to(tl.int64) * page_stride + (head * PAGE + keys % PAGE) * DEPTH
             if OWN:
-                at = tl.where(piece == PIECES - 1, (first + keys).to(tl.int64) * own_stride + head * DEPTH, at)
+                at = tl.where(piece == pieces - 1, (first + keys).to(tl.int64) * own_stride + head * DEPTH, at)
             key = tl.load(keys_ptr + at[:, None] + dims[None, :], mask=known[:, None], other=0.0)
             value = tl.load(values_ptr + at[:, None] + dims[None, :], mask=known[:, None], other=0.0)
-            key, value = key.to(query_ptr.dtype.element_ty), value.to(query_ptr.dtype.element_ty)
+            key, value = decoded(key, query_ptr.dtype.element_ty), decoded(value, query_ptr.dtype.element_ty)
             next_best, next_mass, next_found = (), (), ()
             for tile in tl.static_range(TILES):
                 away = (start + rows[tile])[:, None] - (shift + keys)[None, :]
@@ -143,13 +147,13 @@ def attention_kernel(
             lanes = lane + tile * QUERIES + tl.arange(0, QUERIES)
             real = lanes // GROUP < count
             place = (first + lanes // GROUP).to(tl.int64) * (KV_HEADS * GROUP) + head * GROUP + lanes % GROUP
-            place = place * PIECES + piece
+            place = place * pieces + piece
             tl.store(found_ptr + place[:, None] * DEPTH + dims[None, :], found[tile], mask=real[:, None])
             tl.store(best_ptr + place, best[tile], mask=real)
             tl.store(mass_ptr + place, mass[tile], mask=real)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pieces"])
 def gather_kernel(
     found_ptr,
     best_ptr,
@@ -159,6 +163,7 @@ def gather_kernel(
     out_ptr,
     first_ptr,
     start_ptr,
+    pieces,
     scale,
     ALL: tl.constexpr,
     DEPTH: tl.constexpr,
@@ -166,11 +171,10 @@ def gather_kernel(
     CAUSAL: tl.constexpr,
     OWN: tl.constexpr,
     GATED: tl.constexpr,
-    PIECES: tl.constexpr,
     PIECE: tl.constexpr,
     HEADS: tl.constexpr,
     UNROLL: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     sample, place = tl.program_id(2), tl.program_id(0)
     first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
     if place < tl.load(first_ptr + sample + 1) - first:
@@ -185,7 +189,7 @@ def gather_kernel(
             if CAUSAL:
                 end = start + place + 1
         best, mass = tl.full([HEADS], LOWEST, tl.float32), tl.zeros([HEADS], tl.float32)
-        found, parts = tl.zeros([HEADS, DEPTH], tl.float32), (row * ALL + heads) * PIECES
+        found, parts = tl.zeros([HEADS, DEPTH], tl.float32), (row * ALL + heads) * pieces
         for base in range(low // (PIECE * UNROLL) * UNROLL, (end + PIECE - 1) // PIECE, UNROLL):
             for step in tl.static_range(UNROLL):
                 piece = base + step
@@ -195,7 +199,7 @@ def gather_kernel(
                 )
         if OWN:
             best, mass, found = added(
-                best, mass, found, parts + PIECES - 1, real, dims, best_ptr, mass_ptr, found_ptr, DEPTH
+                best, mass, found, parts + pieces - 1, real, dims, best_ptr, mass_ptr, found_ptr, DEPTH
             )
         said = found * (scale / tl.where(real, mass, 1.0))[:, None]
         at = heads[:, None] * DEPTH + dims[None, :]
@@ -206,7 +210,7 @@ def gather_kernel(
 
 
 @triton.jit
-def added(best, mass, found, at, there, dims, best_ptr, mass_ptr, found_ptr, DEPTH: tl.constexpr):  # type: ignore[no-untyped-def]
+def added(best, mass, found, at, there, dims, best_ptr, mass_ptr, found_ptr, DEPTH: tl.constexpr):
     """One more part, added to what is known of some heads."""
     theirs = tl.load(best_ptr + at, mask=there, other=LOWEST)
     weighed = tl.load(mass_ptr + at, mask=there, other=0.0)
@@ -242,7 +246,7 @@ def attention(
     multiplies the result by its sigmoid. d is a power of two, heads of at least 16 dimensions.
     """
     rows, heads, depth = query.shape
-    cut, group = cut_of(depth, query.element_size()), heads // kv_heads
+    cut, group = cut_of(depth, query.element_size(), cache.element_size()), heads // kv_heads
     pieces = pieces_of(table.shape[1], cut, own is not None)
     tiles = min(cut.tiles, triton.cdiv(most * group, QUERIES))
     blocks = triton.cdiv(most * group, tiles * QUERIES)
@@ -262,6 +266,7 @@ def attention(
         own_value,
         own_key.stride(0),
         *parts,
+        pieces,
         depth**-0.5 * key_scale * LOG2E,
         group,
         kv_heads,
@@ -269,7 +274,6 @@ def attention(
         window or 0,
         causal,
         own is not None,
-        pieces,
         cut.piece,
         cut.step,
         tiles,
@@ -286,6 +290,7 @@ def attention(
         gate_stride,
         out,
         *spans,
+        pieces,
         value_scale,
         heads,
         depth,
@@ -293,7 +298,6 @@ def attention(
         causal,
         own is not None,
         gate is not None,
-        pieces,
         cut.piece,
         HEADS,
         UNROLL,
@@ -305,7 +309,7 @@ def attention(
 
 def pieces_of(width: int, cut: Cut, own: bool) -> int:
     """The pieces of a table of so many pages, and one for the block's own rows."""
-    return triton.cdiv(width * PAGE, cut.piece) + own
+    return -(-width * PAGE // cut.piece) + own
 
 
 def parts_of(rows: int, heads: int, depth: int, pieces: int, device: torch.device) -> Parts:
@@ -359,17 +363,18 @@ def attention_torch(
     return out
 
 
-def cases(kind: str, cached: str, heads: int, kv_heads: int, depth: int, own: bool, width: int) -> tuple[Case, ...]:
+def cases(kind: str, cached: str, heads: int, kv_heads: int, depth: int, own: bool) -> tuple[Case, ...]:
     """The two kernels as they are launched, for every number of tiles."""
-    cut, group = cut_of(depth, 2 if kind == "bf16" else 4), heads // kv_heads
-    pieces, name = pieces_of(width, cut, own), f"{kind} over {cached} {heads}/{kv_heads}x{depth}{' own' * own}"
+    sizes = {"bf16": 2, "fp8e4nv": 1, "fp32": 4}
+    cut, group = cut_of(depth, sizes[kind], sizes[cached]), heads // kv_heads
+    name = f"{kind} over {cached} {heads}/{kv_heads}x{depth}{' own' * own}"
     rounded = dict.fromkeys(("query_ptr", "own_key_ptr", "own_value_ptr", "gate_ptr", "out_ptr"), f"*{kind}:16")
     exact = dict.fromkeys(("found_ptr", "best_ptr", "mass_ptr"), "*fp32:16")
     counts = dict.fromkeys(("table_ptr", "first_ptr", "start_ptr"), "*i32:16")
     strides = dict.fromkeys(("query_stride", "page_stride", "own_stride", "gate_stride"), "i32:16")
-    known = rounded | exact | counts | strides | {"table_stride": "i32", "scale": "fp32", "cache_ptr": f"*{cached}:16"}
-    shared = {"DEPTH": depth, "WINDOW": 2048 * own, "CAUSAL": not own, "OWN": own, "PIECES": pieces}
-    shared["PIECE"] = cut.piece
+    numbers = {"table_stride": "i32", "pieces": "i32", "scale": "fp32"}
+    known = rounded | exact | counts | strides | numbers | {"cache_ptr": f"*{cached}:16"}
+    shared = {"DEPTH": depth, "WINDOW": 2048 * own, "CAUSAL": not own, "OWN": own, "PIECE": cut.piece}
     own_sizes = {"GROUP": group, "KV_HEADS": kv_heads, "STEP": cut.step, "QUERIES": QUERIES, "PAGE": PAGE}
     ends = {"ALL": heads, "GATED": not own, "HEADS": HEADS, "UNROLL": UNROLL}
 
@@ -394,9 +399,9 @@ def cases(kind: str, cached: str, heads: int, kv_heads: int, depth: int, own: bo
 
 
 AUDIT = (
-    *cases("bf16", "bf16", 24, 4, 256, False, 256),
-    *cases("bf16", "fp8e4nv", 24, 4, 256, False, 256),
-    *cases("bf16", "bf16", 32, 8, 128, True, 256),
-    *cases("bf16", "fp8e4nv", 32, 8, 128, False, 256),
-    *cases("fp32", "fp32", 24, 4, 256, False, 256),
+    *cases("bf16", "bf16", 24, 4, 256, False),
+    *cases("bf16", "fp8e4nv", 24, 4, 256, False),
+    *cases("bf16", "bf16", 32, 8, 128, True),
+    *cases("bf16", "fp8e4nv", 32, 8, 128, False),
+    *cases("fp32", "fp32", 24, 4, 256, False),
 )

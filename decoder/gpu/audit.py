@@ -8,14 +8,14 @@ A module of this package that holds kernels names its cases AUDIT.
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-LARGEST_SHARED = 101_376  # bytes of shared memory that a block may have on SM120
+LARGEST_SHARED = {"sm_90a": 232_448, "sm_120a": 101_376}  # bytes of shared memory that a block may have
 LARGEST_REGISTERS = 255
 ARCHITECTURES = {"sm_90a": 90, "sm_120a": 120}
 MMA = re.compile(r"\b(?:wgmma\.mma_async|mma\.sync|tcgen05\.mma)[\w.:]*")
@@ -27,7 +27,8 @@ class Case:
 
     `kernel` is what @triton.jit made; `signature` names every argument that is no constant: "*bf16", "i32", "fp32",
     with ":16" behind it if it is a multiple of 16 (a pointer: aligned to 16 bytes). `mma` must be part of the name of
-    every matrix instruction; `only` names the architectures that it compiles for, all if empty.
+    every matrix instruction; `only` names the architectures that it compiles for, all if empty. Cases of one `family`
+    add in one order, so but for the number of rows their matrix instructions must be the same.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Case:
     fusion: bool = True
     mma: str | None = None
     only: tuple[str, ...] = ()
+    family: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,8 @@ def look(case: Case, arch: str) -> Found:
     kinds = tuple(sorted(set(MMA.findall(made.asm["ptx"]))))
     shared: int = made.metadata.shared
     faults = list[str]()
-    if shared > LARGEST_SHARED:
-        faults.append(f"shared memory: {shared} bytes, and {LARGEST_SHARED} are there")
+    if shared > LARGEST_SHARED[arch]:
+        faults.append(f"shared memory: {shared} bytes, and {LARGEST_SHARED[arch]} are there")
     if registers > LARGEST_REGISTERS:
         faults.append(f"registers: {registers}, and {LARGEST_REGISTERS} are there")
     if spilled:
@@ -86,6 +88,16 @@ def look(case: Case, arch: str) -> Found:
     if case.mma is not None and (not kinds or any(case.mma not in kind for kind in kinds)):
         faults.append(f"matrix instructions: {', '.join(kinds) or 'none'}, and they must be {case.mma}")
     return Found(case.name, shared, registers, spilled, kinds, tuple(faults))
+
+
+def mixed(looked: Iterable[tuple[Case, Found]]) -> list[str]:
+    """The families, with what they mix, whose cases do not run one kind of matrix instruction."""
+    kinds: dict[str, set[tuple[str, ...]]] = {}
+    for case, found in looked:
+        if case.family is not None:
+            same = tuple(re.sub(r"(m\d+)n\d+(k\d+)", r"\1\2", short(kind)) for kind in found.mma)
+            kinds.setdefault(case.family, set()).add(same)
+    return [f"{family}: mixes {sorted(found)}" for family, found in kinds.items() if len(found) > 1]
 
 
 def resources(cubin: bytes) -> tuple[int, int]:

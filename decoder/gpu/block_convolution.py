@@ -26,7 +26,7 @@ def block_convolution_kernel(
     TAPS: tl.constexpr,
     ADDED: tl.constexpr,
     COLUMNS: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     slot, sample = tl.program_id(1), tl.program_id(2)
     first = tl.load(first_ptr + sample)
     if slot < tl.load(first_ptr + sample + 1) - first:

@@ -261,7 +261,7 @@ def convolution_torch(
         before = torch.arange(start - count + 1, start, device=mixed.device)
         old = log.mixed[slot, before % history].to(exact).masked_fill((before < 0)[:, None], 0.0)
         rows = torch.cat([old, new])
-        found = silu(sum(rows[tap : tap + len(new)] * taps[tap] for tap in range(count)))
+        found = silu(torch.stack([rows[tap : tap + len(new)] * taps[tap] for tap in range(count)]).sum(0))
         query, key, value = found.split([key_heads * key_dim, key_heads * key_dim, value_heads * value_dim], dim=1)
         query, key = (side.view(len(new), key_heads, key_dim) for side in (query, key))
         query, key = (side * (side.square().sum(-1, keepdim=True) + EPS).rsqrt() for side in (query, key))
@@ -274,7 +274,7 @@ def convolution_torch(
         for kept, place in zip(log[1:], out[1:], strict=True):
             kept[slot, ring] = place[first + certain : end]
         last = positions[-history:] % history
-        log.mixed[slot, last] = mixed[first:end][-history:]
+        log.mixed[slot, last] = mixed[first:end][-history:].to(log.mixed.dtype)
     return out
 
 

@@ -1,5 +1,7 @@
 """Dense weights times rows of the same dtype, bfloat16 or float32, with sums in float32."""
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
@@ -8,7 +10,7 @@ from torch import Tensor
 from .audit import Case
 from .emit import emit
 from .native import product
-from .shapes import Variant, constants, launch, variants
+from .shapes import Variant, case, variants
 from .splits import Workspace, grid_of, room
 from .tiles import WIDTHS, Tile, tile_of, width_of
 
@@ -34,7 +36,7 @@ def dense_kernel(
     SPLITS: tl.constexpr,
     BIASED: tl.constexpr,
     EVEN: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     share = tl.cdiv(tl.cdiv(inputs, K), SPLITS) * K
     first = tl.program_id(1) * share
     m, n = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N)
@@ -136,29 +138,18 @@ def linear_torch(
     return found if out is None else out.copy_(found)
 
 
-def case(one: Variant, element: str, depth: int) -> Case:
-    return Case(
-        f"dense {element} {one.name}",
-        dense_kernel,
-        {
-            "x_ptr": f"*{element}:16",
-            "weight_ptr": f"*{element}:16",
-            "bias_ptr": f"*{element}:16",
-            "out_ptr": f"*{element}:16",
-            "parts_ptr": "*fp32:16",
-            "arrived_ptr": "*i32:16",
-            "rows": "i32",
-            "outputs": "i32:16",
-            "inputs": "i32:16",
-            "pitch": "i32:16",
-        },
-        constants(one, K=depth, BIASED=False, EVEN=True),
-        **launch(one),
-    )
+def signature(element: str) -> dict[str, str]:
+    pointers = dict.fromkeys(("x_ptr", "weight_ptr", "bias_ptr", "out_ptr"), f"*{element}:16")
+    pointers |= {"parts_ptr": "*fp32:16", "arrived_ptr": "*i32:16"}
+    return pointers | {"rows": "i32", "outputs": "i32:16", "inputs": "i32:16", "pitch": "i32:16"}
 
 
-FLOAT32 = [Variant(tile_of(2048, 192, "float32"), width) for width in WIDTHS]
+def cases(element: str, dtype: torch.dtype, ones: Sequence[Variant]) -> list[Case]:
+    given, depth = signature(element), DEPTH[dtype]
+    return [case(f"dense {element}", dense_kernel, one, given, K=depth, BIASED=False, EVEN=True) for one in ones]
+
+
 AUDIT = (
-    *(case(one, "bf16", DEPTH[torch.bfloat16]) for one in variants("dense")),
-    *(case(one, "fp32", DEPTH[torch.float32]) for one in FLOAT32),
+    *cases("bf16", torch.bfloat16, variants("dense")),
+    *cases("fp32", torch.float32, [Variant(tile_of(2048, 192, "float32"), width) for width in WIDTHS]),
 )

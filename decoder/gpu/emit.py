@@ -3,8 +3,6 @@
 import triton
 import triton.language as tl
 
-from .native import rounded
-
 
 @triton.jit
 def emit(
@@ -21,7 +19,7 @@ def emit(
     SPLITS: tl.constexpr,
     SCALED: tl.constexpr,
     BIASED: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     """Write acc [M, N], the products of M outputs and N rows, to out [rows, outputs].
 
     With more than one split, each program leaves its part, and the one that finds all others there adds them up: in
@@ -50,4 +48,4 @@ def emit(
         if BIASED:
             acc += tl.load(bias_ptr + output, mask=real, other=0.0).to(tl.float32)[:, None]
         where = row[None, :].to(tl.int64) * outputs + output[:, None]
-        tl.store(out_ptr + where, rounded(acc, out_ptr.dtype.element_ty), mask=real[:, None] & (row[None, :] < rows))
+        tl.store(out_ptr + where, acc.to(out_ptr.dtype.element_ty), mask=real[:, None] & (row[None, :] < rows))

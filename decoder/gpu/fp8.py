@@ -14,15 +14,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .audit import Case
 from .emit import emit
 from .native import NATIVE, product
-from .shapes import constants, launch, variants
+from .shapes import case, variants
 from .splits import Workspace, grid_of, room
 from .tiles import Tile, tile_of, width_of
 
 CHUNK = 128
-ROWS = 128  # outputs are padded to a multiple of so many
+ROWS = 256  # outputs are padded to a multiple of so many: of those of any program
 
 
 class Fp8(NamedTuple):
@@ -55,7 +54,7 @@ def lay(codes: Tensor, scale: Tensor) -> Fp8:
 
 def unlaid(weight: Fp8) -> Tensor:
     """The weight [outputs, inputs] that a layout stands for, float32."""
-    chunks, rows, _ = weight.words.shape
+    rows = weight.words.shape[1]
     half = torch.stack([weight.words & 0xFFFF, (weight.words >> 16) & 0xFFFF], dim=2)  # [chunks, rows, 2, 32]
     second = (half & 0x0800) >> 4 | (half >> 8) & 0x70 | half & 15
     byte = torch.stack([(half & 0x8000) >> 8 | (half >> 4) & 127, second], dim=3)
@@ -79,13 +78,13 @@ CONSTRAINTS = tl.constexpr(",".join(["=r"] * 4 + ["r"] * 3))
 
 
 @triton.jit
-def number(bits):  # type: ignore[no-untyped-def]
+def number(bits):
     """2^120 times the float32 whose upper half these bits are."""
     return (bits << 16).to(tl.float32, bitcast=True) * 1.329227995784916e36
 
 
 @triton.jit
-def decoded(words):  # type: ignore[no-untyped-def]
+def decoded(words):
     """Weights [M, 32] of each of a chunk's four blocks."""
     if NATIVE:
         raised = tl.full([1, 1], 1.329227995784916e36, tl.bfloat16)  # 2^120
@@ -100,7 +99,7 @@ def decoded(words):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def block(x_ptr, start, inputs, live, BLOCK: tl.constexpr, EVEN: tl.constexpr):  # type: ignore[no-untyped-def]
+def block(x_ptr, start, inputs, live, BLOCK: tl.constexpr, EVEN: tl.constexpr):
     """Inputs [32, N] of one block; `start` [32, 1] is where each input of block 0 lies in its row."""
     if EVEN:
         return tl.load(x_ptr + 32 * BLOCK, mask=live, other=0.0)
@@ -126,7 +125,7 @@ def fp8_kernel(
     SPLITS: tl.constexpr,
     BIASED: tl.constexpr,
     EVEN: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     chunks = tl.cdiv(inputs, 128)
     share = tl.cdiv(chunks, SPLITS)
     first = tl.program_id(1) * share
@@ -227,26 +226,18 @@ def linear_torch(
     return found if out is None else out.copy_(found)
 
 
-AUDIT = tuple(
-    Case(
-        f"fp8 {one.name}",
-        fp8_kernel,
-        {
-            "x_ptr": "*bf16:16",
-            "words_ptr": "*i32:16",
-            "scale_ptr": "*fp32:16",
-            "bias_ptr": "*fp32:16",
-            "out_ptr": "*bf16:16",
-            "parts_ptr": "*fp32:16",
-            "arrived_ptr": "*i32:16",
-            "rows": "i32",
-            "outputs": "i32:16",
-            "padded": "i32:16",
-            "inputs": "i32:16",
-            "pitch": "i32:16",
-        },
-        constants(one, BIASED=False, EVEN=True),
-        **launch(one),
-    )
-    for one in variants("fp8")
-)
+SIGNATURE = {
+    "x_ptr": "*bf16:16",
+    "words_ptr": "*i32:16",
+    "scale_ptr": "*fp32:16",
+    "bias_ptr": "*fp32:16",
+    "out_ptr": "*bf16:16",
+    "parts_ptr": "*fp32:16",
+    "arrived_ptr": "*i32:16",
+    "rows": "i32",
+    "outputs": "i32:16",
+    "padded": "i32:16",
+    "inputs": "i32:16",
+    "pitch": "i32:16",
+}
+AUDIT = tuple(case("fp8", fp8_kernel, one, SIGNATURE, BIASED=False, EVEN=True) for one in variants("fp8"))

@@ -6,13 +6,12 @@ import triton.language as tl
 from torch import Tensor
 
 from .audit import Case
-from .native import rounded
 
 LANES = 1024  # of one program
 
 
 @triton.jit
-def gated_kernel(x_ptr, gate_ptr, out_ptr, width, pitch, gate_pitch, SILU: tl.constexpr, LANES: tl.constexpr):  # type: ignore[no-untyped-def]
+def gated_kernel(x_ptr, gate_ptr, out_ptr, width, pitch, gate_pitch, SILU: tl.constexpr, LANES: tl.constexpr):
     row, lane = tl.program_id(1).to(tl.int64), tl.program_id(0) * LANES + tl.arange(0, LANES)
     real = lane < width
     x = tl.load(x_ptr + row * pitch + lane, mask=real, other=0.0).to(tl.float32)
@@ -20,7 +19,7 @@ def gated_kernel(x_ptr, gate_ptr, out_ptr, width, pitch, gate_pitch, SILU: tl.co
     found = x * (1.0 / (1.0 + tl.exp(-gate)))
     if SILU:
         found *= gate
-    tl.store(out_ptr + row * width + lane, rounded(found, out_ptr.dtype.element_ty), mask=real)
+    tl.store(out_ptr + row * width + lane, found.to(out_ptr.dtype.element_ty), mask=real)
 
 
 def launch(x: Tensor, gate: Tensor, out: Tensor | None, *, silu: bool) -> Tensor:

@@ -15,7 +15,7 @@ WARPS = 4
 @triton.jit
 def gated_norm_kernel(
     x_ptr, z_ptr, z_stride, weight_ptr, out_ptr, eps, COUNT: tl.constexpr, DIM: tl.constexpr, HEADS: tl.constexpr
-):  # type: ignore[no-untyped-def]
+):
     row = tl.program_id(1).to(tl.int64)
     heads, dims = tl.program_id(0) * HEADS + tl.arange(0, HEADS)[:, None], tl.arange(0, DIM)[None, :]
     real = heads < COUNT

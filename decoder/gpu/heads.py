@@ -9,19 +9,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .attention import PAGE
+from ..arithmetic import Turns as Turns
+from ..formats import LARGEST
+from ..view import PAGE
 from .audit import Case
 from .spans import Spans
 
 WARPS = 1
-LARGEST = tl.constexpr(448.0)  # of e4m3
-
-
-class Turns(NamedTuple):
-    """Cosines and sines [positions, rotary_dim / 2] float32."""
-
-    cos: Tensor
-    sin: Tensor
+MOST = tl.constexpr(LARGEST)  # of e4m3
 
 
 class Place(NamedTuple):
@@ -32,7 +27,7 @@ class Place(NamedTuple):
     scales: tuple[float, float] = (1.0, 1.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["table_stride"])
 def heads_kernel(
     query_ptr,
     query_stride,
@@ -62,7 +57,7 @@ def heads_kernel(
     NORMED: tl.constexpr,
     PAGED: tl.constexpr,
     PAGE: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     head, place, sample = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
     if place < tl.load(first_ptr + sample + 1) - first:
@@ -106,7 +101,7 @@ def turned(
     DEPTH: tl.constexpr,
     HALF: tl.constexpr,
     NORMED: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     """A head, normed, its leading dimensions turned in pairs i and i + HALF."""
     pair = tl.where(dims < HALF, dims + HALF, tl.where(dims < 2 * HALF, dims - HALF, dims))
     x, other = tl.load(x_ptr + dims).to(tl.float32), tl.load(x_ptr + pair).to(tl.float32)
@@ -120,10 +115,10 @@ def turned(
 
 
 @triton.jit
-def store(out_ptr, x, scale):  # type: ignore[no-untyped-def]
+def store(out_ptr, x, scale):
     """Round once to what the place holds; codes saturate."""
     if out_ptr.dtype.element_ty == tl.float8e4nv:
-        x = tl.minimum(tl.maximum(x / scale, -LARGEST), LARGEST)
+        x = tl.minimum(tl.maximum(x / scale, -MOST), MOST)
     tl.store(out_ptr, x.to(out_ptr.dtype.element_ty))
 
 
@@ -143,9 +138,10 @@ def heads(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Queries [R, heads * d] or None, keys and values [R, kv_heads * d], which may be parts of wider rows.
 
-    Row i of a sample stands at its start + i; a sample has at most `most` rows. `gains` [d] float32 of queries and
-    keys, or None where heads are not normed. With a `place`, keys and values go there and nowhere else. Returns queries
-    [R, heads, d], keys and values [R, kv_heads, d] (or, with a place, what was given). d is a power of two.
+    Row i of a sample stands at its start + i; a sample has at most `most` rows. `turns` are float32, and so are `gains`
+    [d] of queries and keys, or None where heads are not normed. With a `place`, keys and values go there and nowhere
+    else. Returns queries [R, heads, d], keys and values [R, kv_heads, d] (or, with a place, what was given). d is a
+    power of two.
     """
     rows, kv_heads = len(key), key.shape[1] // depth
     count = 0 if query is None else query.shape[1] // depth
@@ -166,7 +162,8 @@ def heads(
         value.stride(0),
         query_gain,
         key_gain,
-        *turns,
+        turns.cos,
+        turns.sin,
         eps,
         out[0],
         *goal,
@@ -213,7 +210,7 @@ def heads_torch(
         if gain is not None:
             x = x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * gain.double()
         half = turns.cos.shape[1]
-        cos, sin = (side[positions, None].double() for side in turns)
+        cos, sin = (side[positions, None].double() for side in (turns.cos, turns.sin))
         first, second = x[..., :half], x[..., half : 2 * half]
         return torch.cat([first * cos - second * sin, second * cos + first * sin, x[..., 2 * half :]], dim=-1)
 
@@ -223,12 +220,12 @@ def heads_torch(
     if place is None:
         found = asked, sides[0].to(key.dtype), sides[1].to(value.dtype)
         return found if out is None else (out[0].copy_(found[0]), out[1].copy_(found[1]), out[2].copy_(found[2]))
-    kv_heads, limit = key.shape[1] // depth, float(LARGEST.value)
+    kv_heads = key.shape[1] // depth
     pages = place.table[owners, positions // PAGE].long()
     view = place.cache[:, : 2 * kv_heads * PAGE * depth].view(-1, 2, kv_heads, PAGE, depth)
     for side, (x, scale) in enumerate(zip(sides, place.scales, strict=True)):
         if place.cache.dtype == torch.float8_e4m3fn:
-            x = (x / scale).clamp(-limit, limit)
+            x = (x / scale).clamp(-LARGEST, LARGEST)
         view[pages, side, :, positions % PAGE] = x.float().to(place.cache.dtype)
     return (asked if out is None else out[0].copy_(asked)), key, value
 

@@ -8,18 +8,8 @@ NATIVE = tl.constexpr(not triton.knobs.runtime.interpret)
 
 
 @triton.jit
-def product(weight, x, acc, PRECISION: tl.constexpr):  # type: ignore[no-untyped-def]
+def product(weight, x, acc, PRECISION: tl.constexpr):
     """acc [M, N] + weight [M, K] @ x [K, N], in float32."""
     if NATIVE:
         return tl.dot(weight, x, acc, input_precision=PRECISION)
     return tl.dot(weight.to(tl.float32), x.to(tl.float32), acc, input_precision="ieee")
-
-
-@triton.jit
-def rounded(x, DTYPE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """x, float32, as the nearest number of a dtype, ties to even: the interpreter would cut bfloat16 off."""
-    if not NATIVE:
-        if DTYPE == tl.bfloat16:
-            bits = x.to(tl.int32, bitcast=True)
-            x = ((bits + 0x7FFF + ((bits >> 16) & 1)) & -65536).to(tl.float32, bitcast=True)
-    return x.to(DTYPE)

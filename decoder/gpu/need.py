@@ -8,7 +8,8 @@ from specqual.contract import Unsupported
 
 from .interpreter import interpret
 
-LEAST = (8, 0)  # compute capability: bfloat16 products
+CAPABILITY = (9, 0)
+"""Of the device: products of pairs of bfloat16, and e4m3, come with it."""
 
 
 def triton() -> None:
@@ -17,22 +18,30 @@ def triton() -> None:
         raise Unsupported("triton: is not installed, and the GPU kernels need it (pip install 'specqual[gpu]')")
 
 
+def gpu() -> None:
+    """Raise Unsupported if kernels cannot run here: no Triton, no GPU, a driver that is too old, or a GPU that is."""
+    triton()
+    try:
+        torch.cuda.init()
+        found = torch.cuda.get_device_capability()
+    except (RuntimeError, AssertionError) as error:  # what torch raises without CUDA, without a driver, with an old one
+        reason = str(error).strip().splitlines()[0]
+        raise Unsupported(f"device: no GPU can be used ({reason})") from error
+    if found < CAPABILITY:
+        least = ".".join(map(str, CAPABILITY))
+        raise Unsupported(f"device: has compute capability {found[0]}.{found[1]}, and the GPU kernels need {least}")
+
+
 def device_of(name: str) -> torch.device | None:
     """Where the kernels of this package run: "cuda", or "interpreter" for Triton's interpreter on the host; None for
     "cpu", where none of them does. Unsupported says what is missing."""
     if name == "cpu":
         return None
-    triton()
     if name == "interpreter":
+        triton()
         interpret()
         return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise Unsupported(f"device: torch {torch.__version__} sees no GPU, or its driver is too old")
-    found = torch.cuda.get_device_capability()
-    if found < LEAST:
-        raise Unsupported(
-            f"device: compute capability {found[0]}.{found[1]}, and the kernels need {LEAST[0]}.{LEAST[1]}"
-        )
+    gpu()
     from triton import knobs
 
     if knobs.runtime.interpret:

@@ -1,100 +1,19 @@
 """NVFP4 weights times bfloat16 rows: codes become bfloat16 in registers, exactly, and no activation is quantised.
 
-At load a weight is laid out once more (`lay`), so that a program streams it from front to back and a thread finds its
-codes and scales in place. A chunk is 128 inputs of one output, 16 words of 32 bits: half h of word c holds the codes of
-inputs 16 (4 h + i) + c, i = 0..3. Code i needs its sign at bit 15 and its other bits at 8, 7, 6 of a half to be a
-bfloat16 that is 2^-126 of its value:
-
-    i = 0  bits 15 8 7 6      i = 1  bits 12 5 4 3      i = 2  bits 9 2 1 0      i = 3  bits 10 14 13 11
-
-(sign first). A block scale becomes 5 bits of exponent and 3 of mantissa, which 0x7000 turns into the bfloat16 that is
-2^117 times its value. So a code times its scale is exact, and 2^-9 of its value; the tensor's scale makes up for that.
+How a weight lies, and why a few masks and shifts are enough, is told in `nvfp4_layout`.
 """
-
-from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from .audit import Case
 from .emit import emit
 from .native import NATIVE, product
-from .shapes import constants, launch, variants
+from .nvfp4_layout import CHUNK, Nvfp4, unlaid
+from .shapes import case, variants
 from .splits import Workspace, grid_of, room
 from .tiles import Tile, tile_of, width_of
-
-CHUNK = 128
-ROWS = 128  # outputs are padded to a multiple of so many
-LOST = 9  # of a weight's exponent on the way through the product
-"""Of each code of a half: (bit in the half, bit in the code), sign last."""
-PLACES = (((6, 0), (7, 1), (8, 2), (15, 3)), ((3, 0), (4, 1), (5, 2), (12, 3)), ((0, 0), (1, 1), (2, 2), (9, 3)))
-PLACES += (((11, 0), (13, 1), (14, 2), (10, 3)),)
-
-
-class Nvfp4(NamedTuple):
-    """A weight [outputs, inputs] laid out for the kernel; padding holds zeros."""
-
-    words: Tensor  # int32 [chunks, padded outputs, 16]
-    scales: Tensor  # int32 [chunks, 2, padded outputs]: the four blocks of half 0 and of half 1, lowest byte first
-    outer: Tensor  # float32 [padded outputs]: the tensor's scale, times 2^9
-    outputs: int
-    inputs: int
-
-
-def lay(codes: Tensor, scale: Tensor, outer: Tensor, *, divide: bool = False) -> Nvfp4:
-    """Lay out codes [outputs, inputs / 2] with e4m3 block scales [outputs, inputs / 16] and the tensor's scale.
-
-    `outer` is a scalar, or one value per output for fused modules; with `divide` it divides. A block of scale zero gets
-    codes of zero, which is what it means.
-    """
-    outputs, inputs = codes.shape[0], codes.shape[1] * 2
-    code = torch.stack([codes & 15, codes >> 4], dim=-1).reshape(outputs, inputs).int()
-    byte = scale.view(torch.uint8).int()
-    code = torch.where((byte & 127 == 0).repeat_interleave(16, dim=1), 0, code)
-    code = torch.nn.functional.pad(code, (0, -inputs % CHUNK, 0, -outputs % ROWS))
-    byte = torch.nn.functional.pad(widened(byte), (0, -(inputs // 16) % 8, 0, -outputs % ROWS))
-    rows, chunks = code.shape[0], code.shape[1] // CHUNK
-    halves = torch.zeros(rows, chunks, 2, 16, dtype=torch.int32, device=codes.device)
-    code = code.view(rows, chunks, 2, 4, 16)
-    for i, places in enumerate(PLACES):
-        for target, source in places:
-            halves |= ((code[:, :, :, i] >> source) & 1) << target
-    words = (halves[:, :, 0] | halves[:, :, 1] << 16).transpose(0, 1).contiguous()
-    shifts = torch.arange(0, 32, 8, dtype=torch.int32, device=codes.device)
-    scales = (byte.view(rows, chunks, 2, 4) << shifts).sum(-1, dtype=torch.int32).permute(1, 2, 0).contiguous()
-    exact = outer.float().reshape(-1).expand(outputs) if outer.numel() == 1 else outer.float()
-    exact = (1 / exact if divide else exact) * 2.0**LOST
-    return Nvfp4(words, scales, torch.nn.functional.pad(exact, (0, rows - outputs)).contiguous(), outputs, inputs)
-
-
-def widened(byte: Tensor) -> Tensor:
-    """e4m3 bytes (positive, not zero) with five bits of exponent: e5m3 = (exponent + 20) * 8 + mantissa."""
-    value = torch.where(byte & 127 == 0, torch.full_like(byte, 8), byte & 127)
-    exact = value.to(torch.uint8).view(torch.float8_e4m3fn).float()
-    mantissa, exponent = torch.frexp(exact)  # in [0.5, 1)
-    return (exponent.int() - 1 + 20) * 8 + ((mantissa * 16).int() - 8)
-
-
-def unlaid(weight: Nvfp4) -> Tensor:
-    """The weight [outputs, inputs] that a layout stands for, float32."""
-    chunks, rows, _ = weight.words.shape
-    bits = torch.stack([weight.words & 0xFFFF, (weight.words >> 16) & 0xFFFF], dim=2)  # [chunks, rows, 2, 16]
-    codes = [
-        sum(((bits >> place) & 1) << (source + 6 if source < 3 else 15) for place, source in places)
-        for places in PLACES
-    ]
-    shifts = torch.arange(0, 32, 8, dtype=torch.int32, device=bits.device)
-    scale = (weight.scales[..., None] >> shifts) & 255  # [chunks, 2, rows, 4]
-    exact = bfloat16_of(torch.stack(codes, dim=3)) * bfloat16_of(scale * 16 + 0x7000).transpose(1, 2)[..., None]
-    exact = exact.permute(1, 0, 2, 3, 4).reshape(rows, -1) * weight.outer[:, None]
-    return exact[: weight.outputs, : weight.inputs]
-
-
-def bfloat16_of(bits: Tensor) -> Tensor:
-    """The numbers, as float32, whose lower halves are the bits of a bfloat16."""
-    return (bits << 16).view(torch.float32)
 
 
 def assembly() -> str:
@@ -117,40 +36,43 @@ CONSTRAINTS = tl.constexpr(",".join(["=r"] * 8 + ["r"] * 10))
 
 
 @triton.jit
-def low(pair):  # type: ignore[no-untyped-def]
+def low(pair):
     return (pair & 0xFFFF).to(tl.uint16).to(tl.bfloat16, bitcast=True)
 
 
 @triton.jit
-def high(pair):  # type: ignore[no-untyped-def]
+def high(pair):
     return (pair >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
 
 
 @triton.jit
-def number(bits):  # type: ignore[no-untyped-def]
+def four(scales):
+    """The scales of the four blocks of a half, times 2^117."""
+    even = (scales & 0x00FF00FF) * 16 + 0x70007000  # blocks 0 and 2
+    odd = ((scales >> 8) & 0x00FF00FF) * 16 + 0x70007000  # 1 and 3
+    return low(even), low(odd), high(even), high(odd)
+
+
+@triton.jit
+def number(bits):
     """The float32 whose upper half these bits are."""
     return (bits << 16).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def plain(half, scales, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """What ASSEMBLY makes of one half of the words, as float32, with block BLOCK of the word of scales."""
-    scale = number(((scales >> (8 * BLOCK)) & 255) * 16 + 0x7000)
+def plain(half, scale, BLOCK: tl.constexpr):
+    """What ASSEMBLY makes of one block of one half of the words, as float32."""
     if BLOCK < 3:
-        return number((half << (3 * BLOCK)) & 0x81C0) * scale
-    return number(((half >> 6) & 0x0180) | ((half >> 5) & 0x0040) | ((half << 5) & 0x8000)) * scale
+        return number((half << (3 * BLOCK)) & 0x81C0) * scale.to(tl.float32)
+    return number(((half >> 6) & 0x0180) | ((half >> 5) & 0x0040) | ((half << 5) & 0x8000)) * scale.to(tl.float32)
 
 
 @triton.jit
-def decoded(words, low_scales, high_scales):  # type: ignore[no-untyped-def]
+def decoded(words, low_scales, high_scales):
     """Weights [M, 16] of each of a chunk's eight blocks, times 2^-9."""
+    s0, s1, s2, s3 = four(low_scales)
+    s4, s5, s6, s7 = four(high_scales)
     if NATIVE:
-        even = (low_scales & 0x00FF00FF) * 16 + 0x70007000  # blocks 0 and 2
-        odd = ((low_scales >> 8) & 0x00FF00FF) * 16 + 0x70007000  # 1 and 3
-        s0, s1, s2, s3 = low(even), low(odd), high(even), high(odd)
-        even = (high_scales & 0x00FF00FF) * 16 + 0x70007000
-        odd = ((high_scales >> 8) & 0x00FF00FF) * 16 + 0x70007000
-        s4, s5, s6, s7 = low(even), low(odd), high(even), high(odd)
         w0, w1, w2, w3, w4, w5, w6, w7 = tl.inline_asm_elementwise(
             ASSEMBLY,
             CONSTRAINTS,
@@ -161,15 +83,13 @@ def decoded(words, low_scales, high_scales):  # type: ignore[no-untyped-def]
         )
     else:
         lower, upper = words & 0xFFFF, (words >> 16) & 0xFFFF
-        w0, w1 = plain(lower, low_scales, 0), plain(lower, low_scales, 1)
-        w2, w3 = plain(lower, low_scales, 2), plain(lower, low_scales, 3)
-        w4, w5 = plain(upper, high_scales, 0), plain(upper, high_scales, 1)
-        w6, w7 = plain(upper, high_scales, 2), plain(upper, high_scales, 3)
+        w0, w1, w2, w3 = plain(lower, s0, 0), plain(lower, s1, 1), plain(lower, s2, 2), plain(lower, s3, 3)
+        w4, w5, w6, w7 = plain(upper, s4, 0), plain(upper, s5, 1), plain(upper, s6, 2), plain(upper, s7, 3)
     return w0, w1, w2, w3, w4, w5, w6, w7
 
 
 @triton.jit
-def block(x_ptr, start, inputs, live, BLOCK: tl.constexpr, EVEN: tl.constexpr):  # type: ignore[no-untyped-def]
+def block(x_ptr, start, inputs, live, BLOCK: tl.constexpr, EVEN: tl.constexpr):
     """Inputs [16, N] of one block; `start` [16, 1] is where each input of block 0 lies in its row."""
     if EVEN:
         return tl.load(x_ptr + 16 * BLOCK, mask=live, other=0.0)
@@ -196,7 +116,7 @@ def nvfp4_kernel(
     SPLITS: tl.constexpr,
     BIASED: tl.constexpr,
     EVEN: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     chunks = tl.cdiv(inputs, 128)
     share = tl.cdiv(chunks, SPLITS)
     first = tl.program_id(1) * share
@@ -322,13 +242,4 @@ SIGNATURE = {
     "pitch": "i32:16",
 }
 
-AUDIT = tuple(
-    Case(
-        f"nvfp4 {one.name}",
-        nvfp4_kernel,
-        SIGNATURE,
-        constants(one, BIASED=False, EVEN=True),
-        **launch(one),
-    )
-    for one in variants("nvfp4")
-)
+AUDIT = tuple(case("nvfp4", nvfp4_kernel, one, SIGNATURE, BIASED=False, EVEN=True) for one in variants("nvfp4"))

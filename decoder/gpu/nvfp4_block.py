@@ -13,7 +13,6 @@ import triton.language as tl
 from torch import Tensor
 
 from .audit import Case
-from .e4m3 import e4m3
 from .emit import emit
 from .native import NATIVE
 from .quantise import codes_of, pack
@@ -44,14 +43,18 @@ class Rows(NamedTuple):
 
 
 @triton.jit
-def quantise_kernel(x_ptr, scale_ptr, codes_ptr, scales_ptr, blocks, pitch, BLOCKS: tl.constexpr):  # type: ignore[no-untyped-def]
+def quantise_kernel(x_ptr, scale_ptr, codes_ptr, scales_ptr, blocks, pitch, BLOCKS: tl.constexpr):
     row, block = tl.program_id(1).to(tl.int64), tl.program_id(0) * BLOCKS + tl.arange(0, BLOCKS)
     real, lane = block < blocks, tl.arange(0, 16)
     where = x_ptr + row * pitch + block[:, None] * 16 + lane[None, :]
     x = tl.load(where, mask=real[:, None], other=0.0).to(tl.float32)
     outer = tl.load(scale_ptr)
-    code, scale = e4m3(tl.div_rn(tl.div_rn(tl.max(tl.abs(x), 1), 6.0), outer))
-    tl.store(scales_ptr + row * blocks + block, code.to(tl.uint8), mask=real)
+    largest = tl.max(tl.abs(x), 1)
+    largest = tl.where(tl.max((x != x).to(tl.int32), 1) > 0, float("nan"), largest)  # e2m1 has no NaN, e4m3 has
+    scale = tl.minimum(tl.div_rn(tl.div_rn(largest, 6.0), outer), 448.0, propagate_nan=tl.PropagateNan.ALL)
+    code = scale.to(tl.float8e4nv)
+    tl.store(scales_ptr + row * blocks + block, code, mask=real)
+    scale = code.to(tl.float32)
     step = tl.where(scale == 0, 1.0, scale * outer)
     size = tl.div_rn(tl.abs(x), tl.broadcast_to(step[:, None], (BLOCKS, 16)))
     found = (size > 0.25).to(tl.int32) + (size >= 0.75).to(tl.int32) + (size > 1.25).to(tl.int32)
@@ -75,7 +78,7 @@ def quantise(x: Tensor, input_scale: Tensor, *, out: Rows | None = None) -> Rows
     out = empty(x) if out is None else out
     if count:
         quantise_kernel[(-(-(inputs // 16) // BLOCKS), count)](
-            x, input_scale, out.codes, out.scales.view(torch.uint8), inputs // 16, x.stride(0), BLOCKS=BLOCKS
+            x, input_scale, out.codes, out.scales, inputs // 16, x.stride(0), BLOCKS=BLOCKS
         )
     return out
 
@@ -98,7 +101,7 @@ def quantise_torch(x: Tensor, input_scale: Tensor, *, out: Rows | None = None) -
 
 
 @triton.jit
-def numbers(codes, scales):  # type: ignore[no-untyped-def]
+def numbers(codes, scales):
     """What codes [M, K / 2] with block scales [M, K / 16] stand for, float32 [M, K]."""
     both = tl.reshape(tl.join(codes & 15, codes >> 4), (codes.shape[0], codes.shape[1] * 2)).to(tl.int32)
     exact = (((both & 8) << 28) | ((both & 7) << 22)).to(tl.float32, bitcast=True) * 8.507059173023462e37  # 2^126
@@ -106,7 +109,7 @@ def numbers(codes, scales):  # type: ignore[no-untyped-def]
     return tl.reshape(blocks, (codes.shape[0], codes.shape[1] * 2))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def block_kernel(
     codes_ptr,
     scales_ptr,
@@ -123,7 +126,7 @@ def block_kernel(
     N: tl.constexpr,
     K: tl.constexpr,
     SPLITS: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     share = tl.cdiv(tl.cdiv(inputs, K), SPLITS) * K
     first = tl.program_id(1) * share
     m, n = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N)
@@ -225,7 +228,7 @@ AUDIT = (
             "x_ptr": "*bf16:16",
             "scale_ptr": "*fp32:16",
             "codes_ptr": "*u8:16",
-            "scales_ptr": "*u8:16",
+            "scales_ptr": "*fp8e4nv:16",
             "blocks": "i32:16",
             "pitch": "i32:16",
         },

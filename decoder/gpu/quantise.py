@@ -5,8 +5,6 @@ from torch import Tensor
 
 from specqual.decoder.formats import BLOCK, LARGEST
 
-from . import nvfp4
-
 SMALLEST = 2.0**-9  # of the positive e4m3 numbers
 EDGES = ((0.25, False), (0.75, True), (1.25, False), (1.75, True), (2.5, False), (3.5, True), (5.0, False))
 """Where one e2m1 code ends and the next begins; and whether the edge itself, a tie, belongs to the next, even one."""
@@ -41,8 +39,3 @@ def to_nvfp4(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     scale = torch.where(largest == 0, torch.ones_like(largest), scale.float())
     codes = codes_of(blocks / (scale * outer)[..., None]).flatten(1)
     return pack(codes), scale.to(torch.float8_e4m3fn), outer
-
-
-def quantised(weight: Tensor) -> nvfp4.Nvfp4:
-    """A dense weight [outputs, inputs], or several fused ones, as the NVFP4 kernel takes it."""
-    return nvfp4.lay(*to_nvfp4(weight))

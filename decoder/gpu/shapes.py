@@ -4,9 +4,10 @@ Formats are those of the published 27B checkpoint; a drafter and the 4B target a
 they are quantised at load.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+from .audit import Case
 from .tiles import WIDTHS, Tile, tile_of
 
 
@@ -58,23 +59,22 @@ class Variant(NamedTuple):
     tile: Tile
     width: int
 
-    @property
-    def name(self) -> str:
-        return f"{self.tile.outputs}x{self.width}/{self.tile.splits}"
 
-
-def variants(kind: str) -> Sequence[Variant]:
-    """All that the modules of a format use, each once."""
-    tiles = dict.fromkeys(tile_of(module.outputs, module.inputs, kind) for module in of_kind(kind))
+def variants(kind: str, stored: str | None = None) -> Sequence[Variant]:
+    """All that the modules of a format use, each once; `stored` in another one than they are multiplied in."""
+    tiles = dict.fromkeys(tile_of(module.outputs, module.inputs, kind) for module in of_kind(stored or kind))
     return [Variant(tile, width) for tile in tiles for width in WIDTHS]
 
 
-def launch(one: Variant) -> dict[str, int]:
-    """Its launch options, as a Case names them."""
-    warps, stages = one.tile.at(one.width)
-    return {"warps": warps, "stages": stages}
-
-
-def constants(one: Variant, **others: object) -> dict[str, object]:
-    """Its constants, and others."""
-    return {"M": one.tile.outputs, "N": one.width, "SPLITS": one.tile.splits, **others}
+def case(name: str, kernel: Any, one: Variant, signature: Mapping[str, str], **constants: Any) -> Case:
+    """A linear kernel at a tile and a width; all widths of a tile are one family."""
+    tile, (warps, stages) = one.tile, one.tile.at(one.width)
+    return Case(
+        f"{name} {tile.outputs}x{one.width}/{tile.splits}",
+        kernel,
+        signature,
+        {"M": tile.outputs, "N": one.width, "SPLITS": tile.splits, **constants},
+        warps=warps,
+        stages=stages,
+        family=f"{name} {tile.outputs}/{tile.splits}",
+    )

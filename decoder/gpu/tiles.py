@@ -1,8 +1,8 @@
 """How a linear module is cut into tiles: a function of its shape and format alone, never of the rows that it is given.
 
 Weights lie on the M side of a product and tokens on its N side. A tile fixes the weights' rows of a program, the parts
-into which their inputs are split, and which kind of matrix instruction runs over them, so every token meets one order of
-additions, whatever the number of tokens; that number only chooses the width of the N side (`width_of`).
+into which their inputs are split, and which kind of matrix instruction runs over them, so every token meets one order
+of additions, whatever the number of tokens; that number only chooses the width of the N side (`width_of`).
 """
 
 from dataclasses import dataclass
@@ -10,10 +10,11 @@ from dataclasses import dataclass
 WIDTHS = (16, 32, 64, 128)
 """Rows of tokens in one program."""
 
-WAVE = 256
-"""Programs that keep a large GPU busy; smaller modules are split along their inputs."""
+WAVE, FINE_WAVE = 256, 512
+"""Programs that keep a large GPU busy; smaller modules are split along their inputs. NVFP4 takes more of them: it is as
+much bound by what a multiprocessor computes as by memory, so the multiprocessors must be given equally much."""
 
-LEAST = 1024
+LEAST = 256
 """Inputs that are worth a program of their own."""
 
 
@@ -21,8 +22,8 @@ LEAST = 1024
 class Tile:
     """A program computes `outputs` outputs from one of `splits` equal parts of the inputs.
 
-    `warps` of each of WIDTHS; all of them, or none, are a multiple of four: on SM90 that is what decides between the two
-    kinds of matrix instructions, whose sums may differ.
+    `warps` and `stages` of each of WIDTHS. All warps, or none, are a multiple of four: on SM90 that is what decides
+    between the two kinds of matrix instructions, whose sums may differ.
     """
 
     outputs: int
@@ -45,7 +46,13 @@ TILES: dict[tuple[int, int, str], Tile] = {}
 """Tiles that were measured to be better than the rule's, by (outputs, inputs, format)."""
 
 WIDE, NARROW = (4, 4, 4, 8), (4, 4, 4, 4)  # warps
-STAGES = {"nvfp4": (4, 4, 3, 3), "fp8": (4, 4, 3, 2), "dense": (4, 4, 3, 2), "float32": (2, 2, 2, 2)}
+STAGES = {
+    "nvfp4": (4, 4, 3, 3),
+    "fp8": (4, 4, 3, 2),
+    "fp8 x fp8": (4, 4, 3, 2),
+    "dense": (4, 4, 3, 2),
+    "float32": (2, 2, 2, 2),
+}
 LARGE = 1024  # outputs from which on a program of NVFP4 takes 128 of them: it has more to compute per byte
 
 
@@ -57,6 +64,7 @@ def tile_of(outputs: int, inputs: int, kind: str) -> Tile:
     large = kind == "nvfp4" and outputs >= LARGE
     size = 128 if large else 64
     programs, splits = -(-outputs // size), 1
-    while programs * splits < WAVE and inputs // (2 * splits) >= LEAST:
+    wave = FINE_WAVE if large else WAVE
+    while programs * splits < wave and inputs // (2 * splits) >= LEAST:
         splits *= 2
-    return Tile(size, splits, WIDE if large else NARROW, STAGES[kind])
+    return Tile(size, splits, WIDE if large or kind == "fp8 x fp8" else NARROW, STAGES[kind])

@@ -1,10 +1,12 @@
-"""`specqual audit`: compile every kernel of the GPU decoder for an architecture, and see what it costs; no GPU needed."""
+"""`specqual audit`: compile every GPU kernel for an architecture and see what it costs; no GPU needed."""
 
 import argparse
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+WIDE = 160
 
 
 def add_parser(subparsers: Any) -> None:
@@ -29,16 +31,20 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"only: no kernel has {args.only!r} in its name")
     table = Table("kernel", "shared", "registers", "spilled", title=args.arch)
     table.add_column("matrix instructions", overflow="fold")
-    faults, elsewhere = list[str](), list[str]()
+    faults, elsewhere, looked = list[str](), list[str](), list[tuple[audit.Case, audit.Found]]()
     for case in cases:
         if case.only and args.arch not in case.only:
             elsewhere.append(case.name)
             continue
         found = audit.look(case, args.arch)
+        looked.append((case, found))
         kinds = ", ".join(audit.short(kind) for kind in found.mma)
         table.add_row(found.name, f"{found.shared:,}", str(found.registers), str(found.spilled), kinds)
         faults += [f"{found.name}: {fault}" for fault in found.faults]
+    faults += audit.mixed(looked)
     console = Console(soft_wrap=True, highlight=False)
+    if not console.is_terminal:
+        console.width = WIDE  # no name is folded in a log
     console.print(table)
     for name in elsewhere:
         console.print(f"not for {args.arch}: {name}")

@@ -9,6 +9,7 @@ from rich.text import Text
 import specqual.conformance
 from specqual.conformance.clauses import CLAUSES
 from specqual.conformance.library import folder
+from specqual.conformance.options import free
 from specqual.conformance.resolve import BUILT_IN, resolve
 from specqual.conformance.smoke import walk
 from specqual.conformance.smoke_protocols import PROTOCOLS, decidable
@@ -45,14 +46,13 @@ def run(args: argparse.Namespace) -> int:
     if args.decoder is None or args.target is None:
         raise ValueError("--decoder and --target: are needed (or --template)")
     make = resolve(args.decoder)
-    options = dict(option.partition("=")[::2] for option in args.option)
     setup = Setup(
         target=folder("--target", args.target),
         draft=None if args.draft is None else folder("--draft", args.draft),
         rule=Rule(args.rule),
         draft_length=args.draft_length,
         dtype=args.dtype,
-        options=options,
+        options=free(args.option),
     )
     console, broken, offered, reached = Console(), 0, set[str](), set[str]()
     for found in walk(make, setup):

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from specqual.conformance.adjudicated import Checked, check
 from specqual.conformance.audit import Audit, audit
 from specqual.conformance.clauses import CLAUSES, ordered
 from specqual.conformance.options import listed
+from specqual.conformance.report import RENDERINGS, Loaded
+from specqual.conformance.sources import SUITE, sources
 from specqual.conformance.verdicts import Profile
 
 NOTE = (
@@ -33,11 +36,24 @@ def printable(text: str) -> str:
 def run(args: argparse.Namespace) -> int:
     """Status 0 if every verdict is derived again, 1 if one does not follow; a bad report raises BadReport."""
     found = check(args.path) if args.path.is_file() else audit(args.path)
+    if isinstance(found, Audit):
+        found = replace(found, differences=(*found.differences, *stale(args.path, found.loaded)))
     for line in (*found.differences, *(recorded(found) if isinstance(found, Checked) else summary(found))):
         print(printable(line))
     whole = "The seal matches" if isinstance(found, Checked) else "The hash chain is whole"
     print(NOTE.format(whole=whole) if not found.differences else f"{whole}, and what the report says does not hold.")
     return 1 if found.differences else 0
+
+
+def stale(directory: Path, loaded: Loaded) -> Iterator[str]:
+    """Renderings beside a report that are not its own, as far as this is the code that rendered them."""
+    lines = [loaded.header, *loaded.verdicts, loaded.footer]
+    if loaded.header.get("sources") != sources(*SUITE):
+        return
+    for name, rendered in RENDERINGS.items():
+        path = directory / name
+        if path.is_file() and path.read_bytes() != rendered(lines).encode():
+            yield f"{name}: is not what this report is rendered as"
 
 
 def recorded(found: Checked) -> Iterator[str]:

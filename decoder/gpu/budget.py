@@ -1,0 +1,169 @@
+"""What the GPU decoder needs of a device's memory for a batch and a context, known before a weight is read.
+
+Weights as their files store them, or the drafter's modules in NVFP4; caches in whole pages; states, logs and buffers by
+their shapes. What Triton, CUDA and captured graphs take is an allowance, named as such.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import torch
+
+from specqual.contract.config import LayerType, TargetConfig
+from specqual.contract.draft import DraftConfig
+from specqual.contract.quantisation import Format, Quantisation
+from specqual.contract.schema import Schema, draft_linears, draft_schema, target_linears, target_schema
+
+from ..pages import Stream
+from ..schedule import LONGEST_CHUNK
+from .tiles import WIDTHS, tile_of
+
+MIB = 2**20
+CONTEXT = 512 * MIB  # of CUDA and of loaded kernels: an allowance
+GRAPHS = 512 * MIB  # private pools and parameters of captured rounds: an allowance
+WIDE_ROWS = 3  # float32 rows of the vocabulary held at once per judged token: logits, law, scratch
+SIZES = {"F8_E4M3": 1, "U8": 1, "F32": 4}  # bytes of a stored number; 2 for what a file may hold as any float
+DENSE = Quantisation()
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target and its drafter, if there is one, as their configurations describe them."""
+
+    target: TargetConfig
+    quantisation: Quantisation
+    draft: DraftConfig | None = None
+    draft_quantisation: Quantisation = DENSE
+
+    @property
+    def span(self) -> int:
+        """Rows that one request has in a round: the anchor and its drafts."""
+        return 1 if self.draft is None else 1 + self.draft.draft_length
+
+    @property
+    def longest(self) -> int:
+        """Tokens of context that the target takes."""
+        return self.target.max_context
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is to be served: requests at once, tokens of each, the drafter in NVFP4, the target's cache in FP8."""
+
+    batch: int
+    context: int
+    quantise_draft: bool = False
+    fp8_cache: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One line of a budget."""
+
+    name: str
+    bytes: int
+
+
+def budget(pair: Pair, load: Load) -> list[Item]:
+    """Everything that is held at once."""
+    found = [*weights(pair, load.quantise_draft), *caches(pair, load), *states(pair, load), *buffers(pair, load)]
+    found += [Item("CUDA, kernels (allowance)", CONTEXT), Item("captured graphs (allowance)", GRAPHS)]
+    return [item for item in found if item.bytes]
+
+
+def total(pair: Pair, load: Load) -> int:
+    return sum(item.bytes for item in budget(pair, load))
+
+
+@lru_cache(maxsize=8)
+def weights(pair: Pair, quantise_draft: bool) -> tuple[Item, ...]:
+    """By format: linear modules, and all the rest."""
+    target = target_schema(pair.target, pair.quantisation)
+    found = [*by_format("target", target, set(target_linears(pair.target)), pair.quantisation)]
+    if pair.draft is not None:
+        linears = set(draft_linears(pair.draft))
+        dense = all(pair.draft_quantisation.format_of(name) is Format.DENSE for name in linears)
+        kinds = Quantisation(Format.NVFP4) if quantise_draft and dense else pair.draft_quantisation
+        found += by_format("drafter", draft_schema(pair.draft, kinds), linears, kinds)
+    return tuple(found)
+
+
+def by_format(owner: str, schema: Schema, linears: set[str], kinds: Quantisation) -> Iterator[Item]:
+    sizes = Counter[str]()
+    for name, expected in schema.items():
+        if expected.optional:
+            continue
+        module = name.rpartition(".")[0]
+        what = "tables and norms"
+        if module in linears:
+            kind = kinds.format_of(module)
+            what = "bfloat16 modules" if kind is Format.DENSE else f"{kind} modules"
+        known = {SIZES.get(dtype, 2) for dtype in expected.dtypes}
+        sizes[what] += prod(expected.shapes[0]) * (2 if 2 in known else max(known))
+    yield from (Item(f"{owner}: {what}", size) for what, size in sorted(sizes.items()))
+
+
+def caches(pair: Pair, load: Load) -> Iterator[Item]:
+    """Keys and values of the target and of the drafter's context, in whole pages at their fullest."""
+    config, end = pair.target, load.context + pair.span
+    scales = (1.0, 1.0) if load.fp8_cache or pair.quantisation.kv_scales else None
+    windows = [config.window if kind is LayerType.SLIDING else None for kind in config.layer_types]
+    kept = [w for w, kind in zip(windows, config.layer_types, strict=True) if kind is not LayerType.LINEAR]
+    streams = [Stream("", config.kv_heads, config.head_dim, torch.bfloat16, window, scales) for window in kept]
+    yield Item(f"target: {'FP8' if scales else 'bfloat16'} keys and values", pages(pair, load, streams, end))
+    if pair.draft is not None:
+        draft = pair.draft
+        windows = [draft.window if kind is LayerType.SLIDING else None for kind in draft.layer_types]
+        streams = [Stream("", draft.kv_heads, draft.head_dim, torch.bfloat16, window) for window in windows]
+        yield Item("drafter: bfloat16 keys and values", pages(pair, load, streams, end))
+
+
+def pages(pair: Pair, load: Load, streams: Sequence[Stream], end: int) -> int:
+    span = max(LONGEST_CHUNK, pair.span)
+    return load.batch * sum(stream.page_bytes * stream.most_pages(end, span) for stream in streams)
+
+
+def states(pair: Pair, load: Load) -> Iterator[Item]:
+    """Of every request and recurrent layer: a float32 state, and the log of a span."""
+    net, layers = pair.target.delta_net, pair.target.layer_types.count(LayerType.LINEAR)
+    if net is None:
+        return
+    slots = load.batch * layers
+    yield Item("recurrent states, float32", slots * 4 * net.value_heads * net.key_dim * net.value_dim)
+    ring = 2 * pair.span  # places for what may be rejected, twice
+    token = 2 * (net.key_heads * net.key_dim + net.value_heads * net.value_dim) + 2 * 4 * net.value_heads
+    history = (pair.span + net.kernel - 1) * 2 * net.channels
+    yield Item("replay logs", slots * (ring * token + history))
+
+
+def buffers(pair: Pair, load: Load) -> Iterator[Item]:
+    """Activations of the widest pass, a chunk of prompt for every request, and logits of every judged row."""
+    config = pair.target
+    rows = load.batch * max(LONGEST_CHUNK, pair.span)
+    modules = list(target_linears(config).values())
+    if pair.draft is not None:
+        modules += draft_linears(pair.draft).values()
+    hidden = (4 + (len(pair.draft.target_layer_ids) if pair.draft else 0)) * config.hidden_size
+    widest = 2 * max(outputs for outputs, _, _ in modules if outputs != config.vocab_size)  # gate and up are fused
+    yield Item("activations", rows * 2 * (hidden + widest + config.intermediate_size))
+    parts = 0
+    for outputs, inputs, _ in modules:
+        tile = max((tile_of(outputs, inputs, kind) for kind in ("dense", "fp8", "nvfp4")), key=lambda tile: tile.splits)
+        if tile.splits > 1:
+            programs = -(-outputs // tile.outputs) * -(-rows // WIDTHS[-1])
+            parts = max(parts, programs * tile.splits * tile.outputs * WIDTHS[-1] * 4)
+    yield Item("partial sums", parts)
+    yield Item("logits and laws", WIDE_ROWS * 4 * load.batch * pair.span * config.vocab_size)
+
+
+def longest_context(pair: Pair, load: Load, memory: int, step: int = 256) -> int:
+    """The longest context, a multiple of `step` that the target takes, with which a load fits; 0 for none."""
+    low, high = 0, pair.longest // step
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = total(pair, Load(load.batch, middle * step, load.quantise_draft, load.fp8_cache)) <= memory
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low * step

@@ -1,0 +1,90 @@
+"""Linear modules in whatever format a checkpoint stores them: laid out once at load, then one call."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specqual.contract.kernels import Weight
+from specqual.contract.quantisation import Format
+
+from ..formats import decode
+from . import dense, fp8, nvfp4, nvfp4_layout
+from .fp8 import Fp8
+from .nvfp4_layout import Nvfp4
+from .quantise import to_nvfp4
+from .splits import Workspace
+
+Held = Tensor | Fp8 | Nvfp4
+"""What a kernel takes: a dense weight [outputs, inputs], or one laid out."""
+
+
+def hold(weights: Sequence[Weight], dtype: torch.dtype, *, quantise: bool = False) -> Held:
+    """One module for several that read the same input, their outputs behind each other, for rows of `dtype`.
+
+    FP8 and both layouts of NVFP4 stay as narrow as they are for rows of bfloat16, and are decoded for wider ones. With
+    `quantise`, dense weights become NVFP4. ValueError if they are not of one format.
+    """
+    kinds = {weight.format for weight in weights}
+    if len(kinds) > 1:
+        raise ValueError(f"weights: modules that are fused must have one format, got {', '.join(sorted(kinds))}")
+    kind = kinds.pop()
+    if dtype is not torch.bfloat16:
+        return torch.cat([decode(kind, weight.parts.__getitem__, dtype) for weight in weights])
+    if kind is Format.FP8:
+        scales = [each(weight, "weight_scale", "weight") for weight in weights]
+        codes = torch.cat([weight.parts["weight"].view(torch.uint8) for weight in weights])
+        return fp8.lay(codes.view(torch.float8_e4m3fn), torch.cat(scales))
+    if kind is Format.DENSE and not quantise:
+        return torch.cat([weight.parts["weight"].to(dtype) for weight in weights])
+    packed, outer = "weight", "weight_scale_2"
+    if kind is Format.DENSE:
+        names = ("weight", "weight_scale", "weight_scale_2")
+        made = (dict(zip(names, to_nvfp4(weight.parts["weight"]), strict=True)) for weight in weights)
+        weights = [Weight(Format.NVFP4, parts) for parts in made]
+    elif kind is Format.NVFP4_PACKED:
+        packed, outer = "weight_packed", "weight_global_scale"
+    return nvfp4_layout.lay(
+        torch.cat([weight.parts[packed] for weight in weights]),
+        torch.cat([weight.parts["weight_scale"].view(torch.uint8) for weight in weights]).view(torch.float8_e4m3fn),
+        torch.cat([each(weight, outer, packed) for weight in weights]),
+        divide=kind is Format.NVFP4_PACKED,
+    )
+
+
+def each(weight: Weight, scale: str, codes: str) -> Tensor:
+    """A tensor's scale, once for each of its outputs."""
+    return weight.parts[scale].float().reshape(1).expand(len(weight.parts[codes]))
+
+
+def module_of(weight: Held) -> Any:
+    return fp8 if isinstance(weight, Fp8) else nvfp4 if isinstance(weight, Nvfp4) else dense
+
+
+def linear(
+    x: Tensor,
+    weight: Held,
+    bias: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+    workspace: Workspace | None = None,
+) -> Tensor:
+    """Rows x [R, inputs] times a weight, plus a bias [outputs]: [R, outputs] in `dtype` or x's own; sums in float32."""
+    run: Callable[..., Tensor] = module_of(weight).linear
+    return run(x, weight, bias, out=out, dtype=dtype, workspace=workspace)
+
+
+def linear_torch(
+    x: Tensor,
+    weight: Held,
+    bias: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+    workspace: Workspace | None = None,
+) -> Tensor:
+    """The same by its definition, in float32, or in float64 for rows of float64."""
+    run: Callable[..., Tensor] = module_of(weight).linear_torch
+    return run(x, weight, bias, out=out, dtype=dtype, workspace=workspace)
