@@ -138,6 +138,10 @@ def make(setup: Setup) -> Engine:
     )
     prefixes = Prefixes(store, options.prefixes)
     kernels = kernels_of(target.tiling) if isinstance(target, Transformer) else Kernels()
+    if device is not None:
+        from .gpu.kernels import kernels_of as device_kernels
+
+        kernels = device_kernels(device)
     return Engine(target, proposer, store, prefixes, claims, text, options.policies, options.remembered, kernels)
 
 

@@ -82,8 +82,8 @@ class Slots:
             self._logs[place].index_copy_(0, at, new.index_select(0, rows))
 
     def at(self, slot: int, layer: int, length: int, kept: int) -> tuple[Tensor, Tensor, Inputs]:
-        """Copies of one slot's state and history at its boundary, and of the `kept` tokens [kept, 1, ...] behind it, up to
-        a length."""
+        """Copies of one slot's state and history at its boundary, and of the `kept` tokens [kept, 1, ...] from there
+        to its length."""
         place, log = self.layers[layer], self._logs[self.layers[layer], slot * self.longest :][:kept]
         rows = Inputs.of(log.clone()[:, None], self._net)
         return self._state[place, slot].clone(), self._conv[place, slot].clone(), rows

@@ -5,9 +5,9 @@ import torch
 
 from specqual.decoder.gpu.interpreter import interpret
 
+pytest.importorskip("triton") if torch.cuda.is_available() else None
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
-pytest.importorskip("triton") if DEVICE == "cuda" else None
 if DEVICE == "cpu":
     interpret()
 

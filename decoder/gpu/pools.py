@@ -49,6 +49,9 @@ class DeviceSlots(Slots):
         place = self.layers[layer]
         return self.states[place], Log(*(side[place] for side in self.logs))
 
+    def take(self) -> int | None:
+        return self._free.pop() if self.layers else None
+
     def copy(self, source: int, slot: int) -> None:
         for part in (self.states, *self.logs):
             part[:, slot] = part[:, source]

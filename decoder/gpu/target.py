@@ -142,6 +142,5 @@ def stream_of(checkpoint: Checkpoint[TargetConfig], index: int, dtype: torch.dty
 
 def turns_of(positions: int, rotary_dim: int, theta: float, device: torch.device) -> Turns:
     """Cosines and sines of every position, computed in float64 and rounded once."""
-    exponents = torch.arange(0, rotary_dim, 2, dtype=torch.float64) / rotary_dim
-    angles = torch.arange(positions, dtype=torch.float64)[:, None] * theta**-exponents
-    return Turns(angles.cos().float().to(device), angles.sin().float().to(device))
+    made = Turns.of(positions, rotary_dim, theta, torch.float32)
+    return Turns(made.cos.to(device), made.sin.to(device))
