@@ -125,6 +125,23 @@ def test_a_violation_stands_whatever_the_decoder_does_when_it_is_looked_into() -
     assert result.verdict == "VIOLATED" and "origin" not in result.evidence["cases"][0]
 
 
+def test_a_violation_stands_where_the_decoder_breaks_on_a_smaller_request() -> None:
+    def brittle(setup: Setup) -> Decoder:
+        decoder: Any = mutants()["M01a"].make(setup)
+        submit = decoder.submit
+
+        def picky(request: Request) -> int:
+            if request.max_tokens < 20:
+                raise RuntimeError("boom")
+            return int(submit(request))
+
+        decoder.submit = picky
+        return decoder
+
+    (result,) = check.run(Run("tests", brittle, DFLASH2.setup), ["GE-1"])
+    assert result.verdict == "VIOLATED" and "shrunk" not in result.evidence["cases"][0]
+
+
 def test_a_drafter_of_one_token_accepts_nothing_in_part() -> None:
     (result,) = check.run(Run("tests", make, replace(DFLASH2.setup, draft_length=1)), ["DRF-1"])
     assert result.verdict == "EXACT", result.detail
