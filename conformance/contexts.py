@@ -82,9 +82,9 @@ def telling(judge: Judge, q: Draft, sampling: Sampling, chance: Random, count: i
         request = Request(prompt=tuple(chance.choices(usable, k=LENGTH)), max_tokens=3, sampling=sampling)
         first = judge.law(request, ())
         token = int(first.argmax())
-        if token not in judge.target.eos_ids:
-            score = float(first[token]) * leverage(judge.law(request, (token,)), q(request, (token,)))
-            found.append((score, request))
+        ends = token in judge.target.eos_ids
+        score = 0.0 if ends else float(first[token]) * leverage(judge.law(request, (token,)), q(request, (token,)))
+        found.append((score, request))
     return [request for _, request in sorted(found, key=lambda pair: -pair[0])[:count]]
 
 

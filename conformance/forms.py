@@ -152,7 +152,7 @@ FORMS: Mapping[str, Form] = {
     "CKP-3": _form("changes"),
     "CKP-4": _form("changes"),
     "CKP-5": _form("changes"),
-    "DRF-1": _form("drafts", 1, always="partial acceptances before, rounds of full length"),
+    "DRF-1": _form("drafts", 1, always="rounds of full length", longer="partial acceptances before"),
     "DRF-2": _form("laws", 1, always="laws of a draft"),
     "DRF-3": _form("values", 1, always="rounds with a rejected draft"),
     "NUM-1": _form("greedy", 2),

@@ -118,6 +118,10 @@ def minimal(lab: Lab, serve: Serve, case: Case, request: Request, rebuild: Calla
         return len(again["output"]) if decision.place is None else decision.place
 
     start = len(case["output"]) if place is None else place  # an end too early is behind the last token
-    small = shrink(request, wrong, start, lab.effort.attempts, lab.longest + 1)
+    try:
+        small = shrink(request, wrong, start, lab.effort.attempts, lab.longest + 1)
+    except Exception:  # a decoder that is wrong may break on another request, and the violation stands
+        lab.renew()
+        return case
     shrunk = f"from a prompt of {len(request.prompt)} and a budget of {request.max_tokens}"
     return latest.get(small, case) | {"shrunk": shrunk}

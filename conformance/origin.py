@@ -14,7 +14,7 @@ from specqual.contract import Decoder, Inspectable, Request, Round, State, Trace
 
 from .compare import replayed
 from .draws import Number, decisions, slack_of
-from .drive import DecoderError, NotOffered, serve_any
+from .drive import serve_any
 from .evidence import Evidence, decide
 from .kinds import Case, draws
 from .lab import Lab
@@ -29,12 +29,17 @@ Found = tuple[int, int, Case]
 
 
 def explained(lab: Lab, evidence: Evidence, again: Callable[[int], Case | None]) -> Evidence:
-    """The same evidence; of a violation, its case says where it began, as `again(case)` finds out."""
+    """The same evidence; of a violation, its case says where it began, as `again(case)` finds out.
+
+    A decoder that is wrong may well break when it is asked again, or show a state that nothing can be compared with:
+    then nothing is said of where it began, and the violation stands.
+    """
     decision = decide(evidence.json())
     if decision.verdict is not Verdict.VIOLATED or decision.case is None:
         return evidence
     cases = [*evidence.cases]
-    cases[decision.case] = began(cases[decision.case], again(decision.case))
+    with suppress(Exception):
+        cases[decision.case] = began(cases[decision.case], again(decision.case))
     return replace(evidence, cases=cases)
 
 
@@ -53,7 +58,7 @@ def served_again(
     if not (isinstance(decoder, Inspectable) and isinstance(decoder, Traced)):
         return None
     watch = Watch(decoder, requests[place], place)
-    with suppress(DecoderError, NotOffered):
+    with suppress(Exception):  # as in `explained`
         answer = serve_any(decoder, requests, on_tick=watch)[place]
         return origin(lab, answer.request, answer.rounds or (), watch.looks, number)
     return None

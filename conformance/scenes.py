@@ -6,7 +6,7 @@ from itertools import product
 
 from specqual.contract import Request, Sampling
 
-from .generators import CHUNK, PAGE, edges, prompt, sizes
+from .generators import CHUNK, PAGE, edges, prompt, sizes, usable
 from .history import Cast, Step
 from .lab import Lab
 from .shrink import Steps
@@ -16,10 +16,10 @@ Scene = tuple[Steps, Cast]
 
 def requests(lab: Lab, clause: str, lengths: list[int], tokens: int) -> Cast:
     """Greedy requests of these prompt lengths; no two begin with the same token as far as the vocabulary goes."""
-    chance, found = lab.random(clause), list[Request]()
+    chance, found, firsts = lab.random(clause), list[Request](), usable(lab)
     for place, length in enumerate(lengths):
         size, budget = sizes(lab, length, tokens)
-        ids = (place + 2, *prompt(lab, chance, size)[1:])
+        ids = (firsts[(place + 2) % len(firsts)], *prompt(lab, chance, size)[1:])
         found.append(Request(prompt=ids, max_tokens=budget, ignore_eos=lab.honours("ignore_eos")))
     return tuple(found)
 

@@ -1,6 +1,7 @@
 """Shrinking a history: steps are left out, many at once and then one by one, and what is left is made plainer."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from .history import Step
@@ -48,7 +49,9 @@ def shrink(steps: Steps, fails: Callable[[Steps], int | None], attempts: int) ->
         if candidate in tried or not candidate or len(tried) > attempts:
             return None
         tried.add(candidate)
-        place = fails(candidate)
+        place = None
+        with suppress(Exception):  # a decoder that is wrong may break on another history, and the violation stands
+            place = fails(candidate)
         return None if place is None else candidate[: place + 1]
 
     size = len(steps) // 2

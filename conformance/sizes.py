@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from specqual.contract import Schedulable
+
 from .drive import guarded
 
 CHUNKS = (256, 1, 16, 48, 64)
@@ -33,7 +35,9 @@ class Sizes:
 
     @classmethod
     def of(cls, decoder: Any) -> "Sizes":
-        """Ask a decoder that nothing else is asked of."""
+        """Ask a decoder that nothing else is asked of; one that is not Schedulable takes nothing."""
+        if not isinstance(decoder, Schedulable):
+            return cls((), (0,), ())
         chunks = tuple(size for size in CHUNKS if takes(decoder, chunk=size))
         chunks = chunks or tuple(size for size in COARSE if takes(decoder, chunk=size))
         lags = (0, 1) if takes(decoder, lag=1) else (0,)

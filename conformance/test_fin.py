@@ -286,6 +286,8 @@ def test_a_token_that_means_something_elsewhere_is_a_token(lab: Lab) -> Evidence
     for token in sorted({0, mask_id(lab), limits.vocab_size - 1}.difference(ending)):
         request = replace(base, sampling=replace(base.sampling, logit_bias=((token, FIRM),)))
         expected, ends = [token] * request.max_tokens, stopping(lab, (), request.max_tokens)
+        if lab.judge.judge(request, expected).argmax != tuple(expected):
+            continue  # the target makes it impossible behind itself, which no bias mends
         answer = serve(lab.decoder, [request])[0]
         cases += compared(lab, f"token {token} made the best everywhere, configured drafter", answer, expected, ends)
         if isinstance(lab.decoder, Scripted):

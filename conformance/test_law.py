@@ -17,7 +17,7 @@ from specqual.conformance.draws import PARAMETERS, case_of, counted, slack_of
 from specqual.conformance.drive import Answer, NotOffered, guarded, serve
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import laws, prompt, smallest
-from specqual.conformance.hazards import parameters, speculation
+from specqual.conformance.hazards import parameters, speculation, traced
 from specqual.conformance.judge import Judge
 from specqual.conformance.kinds import cells, counts
 from specqual.conformance.lab import Lab, scripted, taped
@@ -221,8 +221,8 @@ def test_the_law_of_sampled_tokens_is_the_targets_behind_telling_prompts(lab: La
     watched = [Watched.of(judge, request, nats, each, share) for request in asked]
     seen = gather(decoder, watched, chance, alpha)
     cases = [one.case(name, alpha, lab.effort.wanted) for one in watched]
-    traced = isinstance(decoder, Traced) and decoder.claims.limits.max_draft and lab.drafts
-    guards = [Guard("acceptances", seen.accepted), Guard("rejections", seen.rejected)] if traced else []
+    live = decoder.claims.limits.max_draft and lab.drafts
+    guards = [traced(lab, "acceptances", seen.accepted), traced(lab, "rejections", seen.rejected)] if live else []
     return Evidence("counts", cases, guards, {"sampling": str(found[0].sampling)})
 
 
@@ -252,7 +252,6 @@ def test_long_sampled_outputs_lean_no_further_than_without_speculation(lab: Lab)
     told = {"alpha": lab.budget.take("LAW-7"), "wanted": lab.effort.wanted, "rows": rows, "tokens": tokens}
     on, off = (Arm(judge, draft, nats, lab.run.seed + i) for i, nats in enumerate((lab.envelope(), slack)))
     cases = listen(Pairs(on, off, told), (lab.decoder, plain), requests, rows, chance)
-    traced = isinstance(lab.decoder, Traced) and lab.drafts
-    guards = [Guard("acceptances", on.accepted), Guard("rejections", on.rejected)] if traced else []
+    guards = [traced(lab, "acceptances", on.accepted), traced(lab, "rejections", on.rejected)] if lab.drafts else []
     means = {case["label"]: round(sum(case["off"]) / len(case["off"]), 4) for case in cases}
     return Evidence("leans", cases, guards, {"against": against, "of that arm, on the average": means})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from specqual.conformance import check
 from specqual.conformance.html import proof
 from specqual.conformance.lab import Lab, Run, scripted, taped
 from specqual.conformance.origin import served_again
-from specqual.contract import Make, Proposal, Request, Sampling, ScriptContext
+from specqual.contract import Decoder, Make, Proposal, Request, Sampling, ScriptContext, Setup, State, Unsupported
 from specqual.decoder import make, target
 from specqual.decoder.arithmetic import rotate
 from specqual.mutants.pairs import DFLASH2, HYBRID2, HYBRID16, WINDOW2, Pair
@@ -108,3 +109,39 @@ def test_of_a_sound_decoder_nothing_is_named(pair: Pair) -> None:
         assert served_again(about, about.decoder, [request]) is None
     with taped(about.decoder, tape):
         assert served_again(about, about.decoder, [SAMPLED], number=tape.uniform) is None
+
+
+def test_a_violation_stands_whatever_the_decoder_does_when_it_is_looked_into() -> None:
+    def brittle(setup: Setup) -> Decoder:
+        decoder: Any = mutants()["M01a"].make(setup)
+
+        def inspect(*given: Any) -> State:
+            raise Unsupported("no state today")
+
+        decoder.inspect = inspect
+        return decoder
+
+    (result,) = check.run(Run("tests", brittle, DFLASH2.setup), ["GE-1"])
+    assert result.verdict == "VIOLATED" and "origin" not in result.evidence["cases"][0]
+
+
+def test_a_violation_stands_where_the_decoder_breaks_on_a_smaller_request() -> None:
+    def brittle(setup: Setup) -> Decoder:
+        decoder: Any = mutants()["M01a"].make(setup)
+        submit = decoder.submit
+
+        def picky(request: Request) -> int:
+            if request.max_tokens < 20:
+                raise RuntimeError("boom")
+            return int(submit(request))
+
+        decoder.submit = picky
+        return decoder
+
+    (result,) = check.run(Run("tests", brittle, DFLASH2.setup), ["GE-1"])
+    assert result.verdict == "VIOLATED" and "shrunk" not in result.evidence["cases"][0]
+
+
+def test_a_drafter_of_one_token_accepts_nothing_in_part() -> None:
+    (result,) = check.run(Run("tests", make, replace(DFLASH2.setup, draft_length=1)), ["DRF-1"])
+    assert result.verdict == "EXACT", result.detail

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
+from specqual import fixtures
 from specqual.conformance import check
 from specqual.conformance.lab import Run
 from specqual.conformance.sizes import Sizes
 from specqual.contract import Decoder, Setup
 from specqual.decoder import Engine, make
+from specqual.mutants.levels import Level, seen_at
 from specqual.mutants.pairs import DFLASH2
 from specqual.mutants.planting import planted
 
@@ -54,3 +56,18 @@ def test_an_engine_that_takes_no_chunk_is_asked_everything_else() -> None:
         "SCH-3": "SKIPPED",
         "CXL-2": "EXACT",
     }
+
+
+def test_whoever_schedules_nothing_takes_nothing_and_its_batches_are_judged_all_the_same():
+    with_scheduler, without = make(DFLASH2.setup), seen_at(Level.L1, make)(DFLASH2.setup)
+    assert Sizes.of(with_scheduler).chunks and Sizes.of(without) == Sizes((), (0,), ())
+    about = Run("black box", seen_at(Level.L1, make), DFLASH2.setup)
+    assert {result.verdict for result in check.run(about, ["GRF-4", "GRF-5", "GRF-7"])} == {"EXACT"}
+
+
+@pytest.mark.parametrize("table", ["flat", "ties", "zeros"])
+def test_a_vocabulary_of_few_tokens_and_a_target_that_makes_some_impossible_are_legal(table: str):
+    setup = Setup(target=fixtures.path(f"table/{table}"), options={"ngram": "2"}, draft_length=1)
+    found = {result.clause: result for result in check.run(Run("tiny", make, setup), ["GRF-2", "GRF-4", "FIN-6"])}
+    assert found["GRF-2"].verdict == found["GRF-4"].verdict == "EXACT"
+    assert found["FIN-6"].verdict == ("EXACT" if table == "flat" else "INCONCLUSIVE"), found["FIN-6"].detail
