@@ -24,7 +24,7 @@ from .rounds import Told
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer. `enter` are query, key, value and gate, or mixed, z, b and a; `tensors` are float32, by what they do."""
+    """One layer. `enter` are query, key, value and gate, or mixed, z, b and a; `tensors` are float32."""
 
     index: int
     kind: LayerType

@@ -1,0 +1,43 @@
+"""The decoder on its kernels, in Triton's interpreter where there is no GPU: what the host says, token for token."""
+
+from pathlib import Path
+
+import pytest
+
+from .interpreter import DEVICE  # isort: split
+
+from specqual import fixtures
+from specqual.contract import Request, Round, Rule, Sampling, Setup, Tokens
+from specqual.decoder import make
+from specqual.decoder.engine import Engine
+
+WHERE = "cuda" if DEVICE == "cuda" else "interpreter"
+REQUESTS = [
+    Request(prompt=(3, 9, 4), max_tokens=4, sampling=Sampling(temperature=0.0), ignore_eos=True),
+    Request(prompt=(17, 5), max_tokens=3, sampling=Sampling(temperature=0.9, top_k=12), seed=7, ignore_eos=True),
+]
+
+
+def decoder(target: str, draft: str | None, device: str) -> Engine:
+    found = None if draft is None else Path(fixtures.path(draft))
+    rule = Rule.NONE if draft is None else Rule.RATIO
+    return make(Setup(target=Path(fixtures.path(target)), draft=found, rule=rule, options={"device": device}))
+
+
+def said(engine: Engine) -> tuple[list[list[int]], list[tuple[int, int]]]:
+    """The outputs, and the drafts of each round, made and accepted."""
+    ids = [engine.submit(request) for request in REQUESTS]
+    outputs: dict[int, list[int]] = {request_id: [] for request_id in ids}
+    while any(len(outputs[i]) < request.max_tokens for i, request in zip(ids, REQUESTS, strict=True)):
+        for event in engine.step():
+            if isinstance(event, Tokens):
+                outputs[event.request_id] += event.ids
+    rounds: list[Round] = [one for request_id in ids for one in engine.rounds(request_id)]
+    return list(outputs.values()), [(len(one.proposals), one.accepted) for one in rounds]
+
+
+@pytest.mark.parametrize(
+    ("target", "draft"), [("nano/hybrid", "nano/hybrid-dflash2"), ("nano/window", None)], ids=["drafts", "plain"]
+)
+def test_the_kernels_say_what_the_host_says(target: str, draft: str | None) -> None:
+    assert said(decoder(target, draft, WHERE)) == said(decoder(target, draft, "cpu"))
