@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .clauses import CLAUSES, JUDGE_ONLY, status_of
+from .envelopes import unlike
 from .evidence import MalformedEvidence, decide
 from .facts import BadFacts, Facts
 from .forms import misfits
@@ -66,6 +67,10 @@ def audit(directory: Path) -> Audit:
         ):
             taken.append(clause)
     differences += [*unreached(loaded, seen), *overspent(loaded)]
+    try:
+        differences += unlike(loaded.verdicts)
+    except MALFORMED as error:
+        raise BadReport(f"envelopes: are malformed ({type(error).__name__}: {error})") from None
     status = status_of([*loaded.verdicts, *repeated(loaded)], facts.profile)
     if loaded.footer.get("status") != status:
         differences.append(

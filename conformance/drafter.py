@@ -117,7 +117,9 @@ class DraftTwin:
         """What rounding to the claimed dtype explains of this drafter: nats between two scores of a slot, or two logits
         at the edge of its candidates; and the relative error of a context row."""
         lab, dtype = self.lab, self.lab.claims.dtype
-        share, narrow = lab.budget.once("rounding of the drafter") / 2, lab.judge.narrow(dtype)
+        setup, home, narrow = lab.run.setup, lab.home, lab.judge.narrow(dtype)
+        own = (setup.target, setup.draft) == (home.target, home.draft)
+        share = lab.pay("drafter", own, setup.target, setup.draft) / 2
         scores, rows = list[Law](), list[Law]()
         if narrow is not None:
             drafter = load(lab, narrow, number(dtype) or torch.float64)

@@ -116,6 +116,19 @@ class Answer:
         return " · ".join(words)
 
 
+def stray(answer: Answer, vocabulary: int) -> str | None:
+    """What in a finished answer no decoder may say, with its field: a sample without a token, or an id that is none of
+    the vocabulary's, be it of an output or of its rounds; None if there is nothing of that kind."""
+    if () in answer.samples:
+        return f"samples: sample {answer.samples.index(())} ended without a token"
+    told = [("samples", ids) for ids in answer.samples]
+    for r in answer.rounds or ():
+        told += [("proposals", r.proposals), ("committed", r.committed)]
+        told += [("q", law.ids) for law in r.q if law is not None]
+    strays = ((field, token) for field, ids in told for token in ids if not 0 <= token < vocabulary)
+    return next((f"{field}: {token} is no token of a vocabulary of {vocabulary}" for field, token in strays), None)
+
+
 def together(decoder: Decoder, one: Answer, other: Answer) -> bool:
     """Whether two requests of one batch were served together.
 

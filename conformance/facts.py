@@ -8,6 +8,7 @@ from typing import Any
 import specqual.contract as contract
 from specqual.contract import Claims, Decoder, Greedy, Limits, Method, Rule, SeedContract
 
+from .features import FEATURES
 from .lab import EFFORTS, Effort
 from .verdicts import Profile
 
@@ -30,6 +31,7 @@ class Facts:
     draft: str | None
     claims: Claims | None
     offers: frozenset[str]
+    without: frozenset[str] = frozenset()  # features that were not drawn
 
     @classmethod
     def of(cls, header: Mapping[str, Any]) -> "Facts":
@@ -45,13 +47,16 @@ class Facts:
         draft, claims, offers = (header.get(name) for name in ("draft", "claims", "offers"))
         if draft is not None and not isinstance(draft, str):
             raise BadFacts(f"draft: must be a name, got {type(draft).__name__}")
+        without = header.get("without", [])
+        if not isinstance(without, list) or any(name not in list(FEATURES) for name in without):
+            raise BadFacts("without: must name features that are not drawn")
         if (claims is None) != (offers is None):
             raise BadFacts("offers: must be stated where claims are, and only there")
         if claims is None:
-            return cls(profile, day, draft, None, frozenset())
+            return cls(profile, day, draft, None, frozenset(), frozenset(without))
         if not isinstance(offers, list) or any(name not in PROTOCOLS for name in offers):
             raise BadFacts(f"offers: must name some of {', '.join(PROTOCOLS)}")
-        return cls(profile, day, draft, claims_from(claims), frozenset(offers))
+        return cls(profile, day, draft, claims_from(claims), frozenset(offers), frozenset(without))
 
     @property
     def effort(self) -> Effort:

@@ -12,6 +12,7 @@ from typing import Any
 from specqual.contract import Rule
 
 from .facts import Facts
+from .quotas import held, owed
 from .rounding import EXACT, number
 from .scripts import SHAPES, greedy_patterns
 from .verdicts import Verdict
@@ -168,7 +169,7 @@ FORMS: Mapping[str, Form] = {
     "LIM-2": _form("values", 6),
     "LIM-3": _form("greedy", 1, always="tokens beyond the drafter's limit"),
     "LIM-4": _form("drafts", 1, always="rounds beyond the drafter's limit"),
-    "LIM-5": _form("greedy", lambda f: min(f.known.limits.max_batch + 2, 18)),
+    "LIM-5": _form("greedy", lambda f: held(f.known.limits) + 2),
     "LIM-6": _form("greedy"),
     "LIM-7": _form("greedy", 1, always="tokens, rejections"),
     "LIM-8": _form("drafts", 1, always="rounds drafted behind the silence"),
@@ -209,8 +210,9 @@ def misfits(clause: str, evidence: Mapping[str, Any], verdict: Verdict, facts: F
         if not any(guard["hazard"].startswith(hazard) for guard in guards):
             found.append(f"its evidence does not count {hazard}")
     for guard in guards:
-        if guard["needed"] < 1:
-            found.append(f"its evidence needs {guard['hazard']} {guard['needed']} times, which is never")
+        least = owed(clause, guard["hazard"], facts)
+        if guard["needed"] < least:
+            found.append(f"its evidence needs {guard['hazard']} {guard['needed']} times, the clause {least} or more")
         outside = "Traced" not in facts.offers or facts.known.limits.max_batch == 1
         if guard["seen"] is None and not outside:
             found.append(f"its evidence does not say how often it saw {guard['hazard']}, though that can be seen")

@@ -40,7 +40,7 @@ class Judge:
 
     def __init__(self, target: Target, directory: Path | None = None) -> None:
         self.target = target
-        self._directory = directory
+        self.directory = directory
         self._passes: OrderedDict[tuple[int, ...], Forward] = OrderedDict()
         self._envelopes: dict[str, Envelope] = {}
         self._narrow: dict[str, Target] = {}
@@ -136,8 +136,8 @@ class Judge:
     def narrow(self, dtype: str) -> Target | None:
         """This target evaluated in a dtype that rounds, loaded once; None for one that does not."""
         found = number(dtype)
-        if found is None or self._directory is None:
+        if found is None or self.directory is None:
             return None
         if dtype not in self._narrow:
-            self._narrow[dtype] = load_target(self._directory, dtype=found)
+            self._narrow[dtype] = load_target(self.directory, dtype=found)
         return self._narrow[dtype]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from .features import FEATURES
 from .judge import Judge
 from .replay import command
 from .rounding import Envelope, number
+from .sources import fingerprint
 from .statistics.budget import Ledger
 from .verdicts import Profile
 
@@ -96,6 +97,7 @@ class Lab:
 
     run: Run
     budget: Ledger = field(default_factory=Ledger)
+    origin: "Lab | None" = None  # the laboratory of the run, where this one is for another checkpoint
     _made: dict[tuple[Any, ...], Decoder | Exception] = field(default_factory=dict)
     _answers: dict[Request, Answer] = field(default_factory=dict)
 
@@ -150,6 +152,14 @@ class Lab:
         if decoder.claims.limits.max_draft:
             raise NotOffered("speculation cannot be switched off: without a drafter the decoder still claims drafts")
         return decoder
+
+    def beside(self, **changes: Any) -> "Lab":
+        """The laboratory of the same decoder with these fields of its setup changed. It takes from the same budget, and
+        goes by the same judge where the target is the same."""
+        other = Lab(replace(self.run, setup=replace(self.run.setup, **changes)), self.budget, self.origin or self)
+        if other.run.setup.target == self.run.setup.target:
+            other.judge = self.judge
+        return other
 
     def tiny(self, **changes: Any) -> Decoder:
         """As `make`, for a target of the suite's own; NotOffered if the decoder cannot load it."""
@@ -255,8 +265,21 @@ class Lab:
     def rounding(self, decoder: Decoder | None = None, judge: Judge | None = None) -> Envelope:
         """What rounding to the claimed dtype explains, measured on this judge's target, the run's own by default."""
         judge, dtype = judge or self.judge, (decoder or self.decoder).claims.dtype
-        purpose = "rounding of the target" if judge is self.judge else "rounding of a tiny target"
-        return judge.rounding(dtype, lambda: self.sequences(judge, MEASURED), lambda: self.budget.once(purpose))
+        own = judge is self.judge and self.run.setup.target == self.home.target
+        pay = partial(self.pay, "target", own, judge.directory)
+        return judge.rounding(dtype, lambda: self.sequences(judge, MEASURED), pay)
+
+    @property
+    def home(self) -> Setup:
+        """The setup of the run, also where this laboratory is for another checkpoint."""
+        return (self.origin or self).run.setup
+
+    def pay(self, what: str, own: bool, *directories: Path | None) -> float:
+        """The error rate of measuring rounding of a target, or of a drafter with its target, kept in these directories:
+        the run's own, or another."""
+        if own:
+            return self.budget.once(f"rounding of the {what}")
+        return self.budget.once(f"rounding of another {what}", fingerprint(*(path for path in directories if path)))
 
     def envelope(self, decoder: Decoder | None = None, judge: Judge | None = None) -> float:
         """Regret in nats that rounding may cause: as measured, or as claimed where the claim is narrower."""
@@ -281,7 +304,7 @@ class Lab:
 @contextmanager
 def elsewhere(lab: Lab, **changes: Any) -> Iterator[Lab]:
     """The laboratory of the same decoder with these fields of its setup changed; NotOffered if it cannot be made."""
-    inner = Lab(replace(lab.run, setup=replace(lab.run.setup, **changes)))
+    inner = lab.beside(**changes)
     try:
         inner.tiny()
         yield inner

@@ -17,7 +17,7 @@ from specqual.reference.sampling import Law, order
 from .blackbox import CEILING
 from .bracket import bracket
 from .contexts import Draft
-from .drive import Answer, serve
+from .drive import Answer, serve, stray
 from .evidence import Case
 from .judge import Judge
 from .kinds import leans
@@ -112,12 +112,16 @@ def listen(
     pairs: Pairs, decoders: tuple[Decoder, Decoder], requests: Sequence[Request], rows: int, chance: Random
 ) -> list[Case]:
     """Serve requests with speculation and without, `rows` at a time and each under a new seed, until the evidence
-    suffices or they are used up."""
+    suffices or they are used up; an answer that holds what no decoder may say ends them, as the only case."""
     cases = list[Case]()
     for start in range(0, len(requests), rows):
-        for arm, decoder in zip((pairs.on, pairs.off), decoders, strict=True):
+        for arm, decoder, name in zip((pairs.on, pairs.off), decoders, ("with", "without"), strict=True):
             batch = [replace(request, seed=chance.randrange(2**63)) for request in requests[start : start + rows]]
             for answer in serve(decoder, batch, PATIENCE):
+                wrong = stray(answer, arm.judge.target.vocab_size)
+                if wrong is not None:
+                    prompt = list(answer.request.prompt)
+                    return [{"label": f"output {name} speculation behind {prompt}", "stray": wrong}]
                 arm.see(answer)
         cases = pairs.cases()
         pairs.mark()

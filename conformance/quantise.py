@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +95,7 @@ def beside(lab: Lab, **changes: Any) -> Iterator[Lab]:
     with the decoder's reason, if it does not serve it."""
     reasons = list[Exception]()
     for dtype in dict.fromkeys(("float64", lab.run.setup.dtype)):
-        other = Lab(replace(lab.run, setup=replace(lab.run.setup, dtype=dtype, **changes)))
+        other = lab.beside(dtype=dtype, **changes)
         try:
             serve(other.decoder, [Request(prompt=(1, 2), max_tokens=4)])  # some load what they cannot run
         except Exception as error:

@@ -1,9 +1,9 @@
-"""Which code a run was made with: commit, versions, and a digest of the sources themselves."""
+"""What a run was made with: commit and versions of the code, digests of its sources and of checkpoints."""
 
 import platform
 import subprocess
 from functools import cache
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,3 +49,14 @@ def sources(*packages: str) -> str:
         for path in sorted(path for path in folder.rglob("*") if path.suffix in READ):
             found.update(f"{name}/{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
     return found.hexdigest()
+
+
+def fingerprint(*directories: Path) -> str:
+    """Eight hexadecimal digits that tell checkpoints apart: by their configurations and weights, whatever they are
+    called."""
+    found = sha256()
+    for directory in directories:
+        for path in sorted(path for path in directory.iterdir() if path.suffix in (".json", ".safetensors")):
+            with path.open("rb") as file:
+                found.update(path.name.encode() + b"\0" + file_digest(file, "sha256").digest())
+    return found.hexdigest()[:8]

@@ -83,7 +83,7 @@ def summarise(reporter: pytest.TerminalReporter, session: "Session") -> None:
         reporter.write_line(f"run more than once, and every verdict counts: {', '.join(names)}")
     reporter.write_line(
         f"false alarms of the whole run: at most {ALPHA:g}, of which {fsum(spent.values()):.3g} were spent"
-        + (f" on {', '.join(spent)}" if spent else "")
+        + (f" on {', '.join(dict.fromkeys(name.partition(': ')[0] for name in spent))}" if spent else "")
     )
     for warning in warnings(session.waivers, session.results):
         reporter.write_line(f"warning: {warning}", yellow=True)

@@ -171,6 +171,11 @@ def test_the_engines_own_scores_agree_with_the_reference(lab: Lab) -> Evidence:
         output = lab.answer(request).output
         scored = guarded("score", lambda r=request, o=output: decoder.score(r.prompt, o))
         judged = lab.judge.judge(request, output)
+        for name in ("logprob", "best", "runner_up"):
+            count = len(getattr(scored, name))
+            if count != len(judged.best):
+                what = f"{name}: numbers for the tokens of an output behind a prompt of {len(request.prompt)}"
+                return Evidence("values", [{"what": what, "expected": len(judged.best), "actual": count}])
         for name, mine in (("logprob", judged.logprob), ("best", judged.best)):
             what = f"{name} of the output behind a prompt of {len(request.prompt)}"
             actual = [float(value) for value in getattr(scored, name)]

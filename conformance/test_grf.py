@@ -11,6 +11,7 @@ from specqual.conformance.evidence import Evidence, Guard
 from specqual.conformance.generators import FARTHEST
 from specqual.conformance.history import CHUNK, PAGE, Cast, Step
 from specqual.conformance.lab import Lab
+from specqual.conformance.quotas import AGAIN, WAVES
 from specqual.conformance.sizes import takes
 from specqual.conformance.waves import Hazards, Scene, Waves, evidence_of, guards_of
 from specqual.contract import Counted, Sampling, Schedulable, Scripted, Traced
@@ -69,7 +70,7 @@ def test_short_and_long_spans_share_a_bucket(lab: Lab) -> Evidence:
     count, longest = min(4, most(lab)), lab.longest
     if longest < 2:
         raise NotOffered(f"the decoder drafts at most {longest} tokens, so all spans are short")
-    hazards = [(f"ticks with {count} requests", 4), ("rounds of 1 drafts", 1), (f"rounds of {longest} drafts", 1)]
+    hazards = [(f"ticks with {count} requests", AGAIN), ("rounds of 1 drafts", 1), (f"rounds of {longest} drafts", 1)]
     everybody = cast(lab, "GRF-1", [3, 17, 9, 1][:count], [6 * longest] * count)
     lengths = [Step("draft", amount=drafts) for drafts in (1, longest, 2, longest - 1, 1, longest)]
     turns = tuple(step for length in lengths for step in (length, STEP))
@@ -107,7 +108,7 @@ def test_two_sizes_keep_to_their_own_buffers(lab: Lab) -> Evidence:
     return padded(
         lab,
         [(own, everybody), ((Step("alternate"), *own), everybody)],
-        [*hazards, ("rounds in another bucket than the last", 1), (f"ticks with {count} requests", 4)]
+        [*hazards, ("rounds in another bucket than the last", 1), (f"ticks with {count} requests", AGAIN)]
         + [("drafted beside undrafted", 1)] * (isinstance(lab.decoder, Scripted) and lab.longest > 0),
     )
 
@@ -129,7 +130,7 @@ def test_oscillating_batches_say_the_same(lab: Lab) -> Evidence:
 
 
 def oscillated(count: int) -> Hazards:
-    return [(f"ticks with {size} requests", 2) for size in (-(-count // 2), count)]
+    return [(f"ticks with {size} requests", WAVES) for size in (-(-count // 2), count)]
 
 
 @clause("GRF-5")
@@ -141,7 +142,7 @@ def test_a_captured_size_serves_any_length(lab: Lab) -> Evidence:
     everybody = cast(lab, "GRF-5", short + long, [9] * 2 * count)
     waves = (submits(*range(count)), submits(*range(count, 2 * count)))
     steps = (*waves[0], DRAIN, *waves[1], DRAIN, *waves[0], STEP, STEP, *waves[1])
-    found = evidence_of(lab, [(steps, everybody)], [(f"ticks with {count} requests", 4), *speculated(lab)])
+    found = evidence_of(lab, [(steps, everybody)], [(f"ticks with {count} requests", AGAIN), *speculated(lab)])
     reached = [len(request.prompt) for request in everybody]
     guards = [Guard("prompts of more than a chunk", sum(length > CHUNK for length in reached))]
     guards += [Guard("prompts beyond the window", sum(length > window for length in reached))] if window else []
@@ -195,7 +196,7 @@ def drawn(lab: Lab, number: int) -> Scene:
 @clause("GRF-7")
 def test_any_waves_say_the_same(lab: Lab) -> Evidence:
     scenes = [drawn(lab, number) for number in range(12 if lab.thorough else 2)]
-    hazards = [(f"batches grown past {-(-most(lab) // 2)} requests", 2), ("batches that grew or shrank", 1)]
+    hazards = [(f"batches grown past {-(-most(lab) // 2)} requests", WAVES), ("batches that grew or shrank", 1)]
     hazards += speculated(lab)
     if isinstance(lab.decoder, Schedulable):
         hazards += [("buckets set", 1), ("draft lengths set", 1)] if lab.longest else [("buckets set", 1)]

@@ -1,8 +1,8 @@
 """LAW: sampled output has the target's law, decided exactly wherever the decoder lets a tape in."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
 
 import numpy as np
 from hypothesis import strategies as st
@@ -192,13 +192,24 @@ def test_sampled_output_equals_the_references_on_the_same_tape(lab: Lab) -> Evid
 @clause("LAW-5")
 def test_the_whole_transaction_has_the_targets_law_exactly(lab: Lab) -> Evidence:
     rule, cases, found = rule_of(lab), list[Case](), list[Exploration]()
-    with tabled(lab) as decoder:
-        for case, one in chain(scripted_cases(lab, rule, decoder), drafted_cases(lab, rule)):
+
+    def violated(measured: Iterator[tuple[Case, Exploration]]) -> bool:
+        for case, one in measured:
             cases.append(case)
             found.append(one)
             if cells.decide([case]).verdict is Verdict.VIOLATED:
-                break  # the cells of a wrong law are many, and one is enough
-    return Evidence("cells", cases, guards(lab, found) if decoder.claims.limits.max_draft else [])
+                return True  # the cells of a wrong law are many, and one is enough
+        return False
+
+    with tabled(lab) as decoder:
+        seam = "scripted drafts"
+        if not violated(scripted_cases(lab, rule, decoder)):
+            try:
+                violated(drafted_cases(lab, rule))
+                seam = "scripted drafts and drafts of its own"
+            except NotOffered as reason:
+                seam = f"scripted drafts alone: {reason}"
+    return Evidence("cells", cases, guards(lab, found) if decoder.claims.limits.max_draft else [], {"seam": seam})
 
 
 @clause("LAW-6")
@@ -253,5 +264,5 @@ def test_long_sampled_outputs_lean_no_further_than_without_speculation(lab: Lab)
     on, off = (Arm(judge, draft, nats, lab.run.seed + i) for i, nats in enumerate((lab.envelope(), slack)))
     cases = listen(Pairs(on, off, told), (lab.decoder, plain), requests, rows, chance)
     guards = [traced(lab, "acceptances", on.accepted), traced(lab, "rejections", on.rejected)] if lab.drafts else []
-    means = {case["label"]: round(sum(case["off"]) / len(case["off"]), 4) for case in cases}
+    means = {case["label"]: round(sum(case["off"]) / len(case["off"]), 4) for case in cases if "off" in case}
     return Evidence("leans", cases, guards, {"against": against, "of that arm, on the average": means})

@@ -17,6 +17,7 @@ from specqual.conformance.greedy import case_of
 from specqual.conformance.hazards import at_once, batch, own_drafts, traced
 from specqual.conformance.lab import Lab, elsewhere, scripted
 from specqual.conformance.mutate import changed
+from specqual.conformance.quotas import ROUNDS, WINDOWS, far, held
 from specqual.conformance.telemetry import charged
 from specqual.conformance.test_drf import drafted
 from specqual.conformance.ties import tie_of
@@ -26,9 +27,7 @@ LONG = 256  # tokens of a context that is filled as it is; a longer one is cut
 CUT = 192
 FAR = 1024  # tokens of a prompt in a full batch
 LARGEST = 2**28  # bytes of a checkpoint that is copied for a changed config.json
-BATCH = 18
 HELD = 24  # positions of a drafter that knows few
-ROUNDS = 11_000
 STEPS = ROUNDS + 200  # tokens of a request of so many rounds
 BYTE = 2**8  # positions that one byte counts
 NEVER = 2  # the best token behind nothing, in the chain table
@@ -185,13 +184,13 @@ def by_the_reference(lab: Lab, what: str, answer: Answer) -> list[Case]:
 
 @clause("LIM-5")
 def test_more_requests_than_a_batch_holds_are_all_right(lab: Lab) -> Evidence:
-    holds = min(lab.claims.limits.max_batch, BATCH - 2)
+    holds = held(lab.claims.limits)
     count = holds + 2 if lab.has("full-batches") else max(1, holds - 1)
     wanted = greedy_requests(lab, "LIM-5", count, lab.effort.span)
     room = min(lab.claims.limits.max_context, FAR) - lab.effort.span - 1
-    far = room if lab.thorough else min(room, 40)
+    longest = room if lab.thorough else min(room, 40)
     chance = lab.random("LIM-5")
-    wanted = [replace(request, prompt=prompt(lab, chance, max(1, far - i))) for i, request in enumerate(wanted)]
+    wanted = [replace(request, prompt=prompt(lab, chance, max(1, longest - i))) for i, request in enumerate(wanted)]
     answers = batch(lab, wanted, seconds=300.0)
     cases = [judged(lab, f"one of {count} requests at once", answer) for answer in answers]
     return Evidence("greedy", cases, [Guard("requests at once", at_once(answers), holds), *own_drafts(lab, answers)])
@@ -199,14 +198,14 @@ def test_more_requests_than_a_batch_holds_are_all_right(lab: Lab) -> Evidence:
 
 @clause("LIM-6")
 def test_a_long_output_is_right_to_its_end(lab: Lab) -> Evidence:
-    length = min(8 * lab.effort.tokens, 2048, lab.claims.limits.max_context - 10)
+    length = far(lab.claims.limits, lab.effort)
     chance, answers = lab.random("LIM-6"), list[Answer]()
     base = greedy_requests(lab, "LIM-6", 1, length if lab.has("long-outputs") else lab.effort.span)[0]
     while len(answers) < lab.effort.prompts and all(len(answer.output) < length for answer in answers):
         answers += serve(lab.decoder, [replace(base, prompt=prompt(lab, chance, 5))], 300.0)
     reached = max(len(answer.output) for answer in answers)
     guards = [Guard("tokens of the longest output", reached, length), *own_drafts(lab, answers)]
-    guards += [] if lab.window is None else [Guard("windows passed", reached // lab.window, 2)]
+    guards += [] if lab.window is None else [Guard("windows passed", reached // lab.window, WINDOWS)]
     return Evidence("greedy", [judged(lab, f"up to {length} tokens", answer) for answer in answers], guards)
 
 

@@ -1,6 +1,6 @@
 """REC: recurrent and convolutional state is that of the committed tokens, whatever was drafted and rejected."""
 
-from specqual.conformance import scenes
+from specqual.conformance import quotas, scenes
 from specqual.conformance.chapter import clause
 from specqual.conformance.compare import comparable
 from specqual.conformance.drive import NotOffered
@@ -39,6 +39,6 @@ def test_a_run_of_rejections_equals_plain_decoding(lab: Lab) -> Evidence:
     comparable(lab, lab.campaign.twin)
     request = scenes.requests(lab, "REC-3", [5], lab.effort.rejections)[0]
     case, rejections, states = rejected(lab, request)
-    needed = max(1, min(request.max_tokens, lab.claims.limits.max_context) // 2)
+    needed = quotas.rejected(request.max_tokens, lab.claims.limits)
     guards = [Guard("rounds rejected whole", rejections, needed), Guard("states compared", states)]
     return Evidence("histories", [case], guards)

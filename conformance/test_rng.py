@@ -14,6 +14,7 @@ from specqual.conformance.generators import prompt
 from specqual.conformance.hazards import batch, beside
 from specqual.conformance.kinds import parting
 from specqual.conformance.lab import Lab, scheduled, taped
+from specqual.conformance.quotas import APART
 from specqual.conformance.sizes import takes
 from specqual.conformance.ties import sampled_tie_of
 from specqual.contract import (
@@ -186,13 +187,13 @@ def test_seeds_and_samples_are_different_streams(lab: Lab) -> Evidence:
     names = [f"seed {seed}" for seed in seeds]
     found = [serve(lab.decoder, [replace(base, seed=seed)])[0].output for seed in seeds]
     families, equal = [list(range(len(seeds)))], list[tuple[int, int]]()
-    guards = [Guard("different outputs under different seeds", len(set(found)), 2)]
+    guards = [Guard("different outputs under different seeds", len(set(found)), APART)]
     if lab.honours("n"):
         several = serve(lab.decoder, [replace(base, n=SAMPLES if lab.has("samples") else 1)])[0].samples
         names += [f"sample {i} of seed {base.seed}" for i in range(len(several))]
         found += several
         families.append(list(range(len(seeds), len(found))))
-        guards.append(Guard("different outputs of several samples", len(set(several)), 2))
+        guards.append(Guard("different outputs of several samples", len(set(several)), APART))
         apart = parting(found[0], several[0]) is not None and not lab.must_repeat  # RNG-2 tells ties from faults
         equal += [(0, len(seeds))] if lab.claims.seed is not SeedContract.NONE and not apart else []
     case = {

@@ -9,7 +9,7 @@ from specqual.conformance.acceptance import judged
 from specqual.conformance.chapter import clause
 from specqual.conformance.drafter import DraftTwin
 from specqual.conformance.draws import slack_of
-from specqual.conformance.drive import Answer, NotOffered, guarded, serve
+from specqual.conformance.drive import Answer, NotOffered, guarded, serve, stray
 from specqual.conformance.evidence import Case, Evidence, Guard
 from specqual.conformance.generators import basic_requests, greedy_requests
 from specqual.conformance.hazards import batch, beside, traced
@@ -220,6 +220,10 @@ def test_measured_acceptance_is_the_closed_form(lab: Lab) -> Evidence:
                     answers += serve(lab.decoder, [request])
             served.append((f"scripted drafts {shape}", tuple(answers)))
     cases, notes, alpha = list[Case](), dict[str, object](), lab.budget.take("TEL-5")
+    for what, replies in served:
+        wrong = next(filter(None, (stray(answer, lab.judge.target.vocab_size) for answer in replies)), None)
+        if wrong is not None:
+            return Evidence("acceptance", [{"what": f"{rule}, {what}", "stray": wrong}])
     for what, replies in served:
         found = list[tuple[int, bool, float]]()
         for answer in replies:

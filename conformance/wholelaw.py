@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from specqual import fixtures
-from specqual.contract import Decoder, Method, Request, Rule, Sampling, Traced
+from specqual.contract import Decoder, Method, Request, Rule, Sampling
 
 from .bracket import bracket
 from .cells import Exploration, Samples
@@ -113,15 +113,14 @@ FINE = 2.0**-48  # how closely edges of a model in float64 are looked for: a tho
 
 def drafted_cases(lab: Lab, rule: Rule) -> Iterator[tuple[Case, Exploration]]:
     """Drafts of its own, on a tiny target whose laws are cut to few tokens: in float64; in the claimed numbers where
-    float64 is not to be had, or beside it in a thorough run. None where its drafter is of no kind that is at hand, or
-    where its trace does not tell what was drafted."""
-    if (
-        lab.claims.method not in CUT
-        or not lab.drafts
-        or not lab.honours("top_k")
-        or not isinstance(lab.decoder, Traced)
-    ):
-        return
+    float64 is not to be had, or beside it in a thorough run. NotOffered where there are none, where its drafter is of
+    no kind that is at hand, or where its trace does not tell what was drafted."""
+    if not lab.drafts:
+        raise NotOffered("no drafter is configured")
+    if lab.claims.method not in CUT:
+        raise NotOffered(f"no drafter of the method {lab.claims.method} with few candidates is at hand")
+    lab.require_fields("top_k")
+    lab.require("Traced")
     method = TINY_DRAFTS[lab.claims.method]
     target = fixtures.path(TINY)
     judge = Judge.of(target)
@@ -148,7 +147,8 @@ def drafted_cases(lab: Lab, rule: Rule) -> Iterator[tuple[Case, Exploration]]:
                     tolerance = joint_slack(judge, request, lab.envelope(decoder, judge))
                     step = max(FINE, tolerance / 1024)
                 found = code_law(decoder, request, rule, p, step=step)
-                yield case(f"{rule}, {plan}, {decoder.claims.dtype}", expected, found, tolerance), found
+                what = f"{rule}, {plan}, {decoder.claims.dtype}"
+                yield case(what, expected, found, tolerance) | {"wanted": lab.effort.wanted}, found
 
 
 def narrowed(config: dict[str, Any], width: int) -> None:

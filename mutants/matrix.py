@@ -31,6 +31,7 @@ class Column:
     title: str
     tally: Tally
     commit: str
+    sources: str  # digest of the code itself, whatever checkout it lay in
     seconds: float  # of all processes together
 
     @property
@@ -72,7 +73,13 @@ def _column(shards: Sequence[tuple[Path, dict[str, Any], list[Outcome]]]) -> Col
         Level(first["level"]),
     )
     title = f"{first['level']}, {first['profile']}"
-    return Column(title, Tally.of(wanted, outcomes), str(first["commit"]), sum(one.seconds for one in outcomes))
+    return Column(
+        title,
+        Tally.of(wanted, outcomes),
+        str(first["commit"]),
+        str(first["sources"]),
+        sum(one.seconds for one in outcomes),
+    )
 
 
 def words(column: Column, mutant: Mutant) -> str:
@@ -121,11 +128,11 @@ def _markdown(found: Sequence[Column]) -> Iterator[str]:
         "or not. At L1 and L2 any clause may see it, within 60 s; 'not seen' is a valid cell there.",
         "",
     )
-    yield from ("| run | killed | time of all processes | commit |", "|---|---|---|---|")
+    yield from ("| run | killed | time of all processes | commit | sources |", "|---|---|---|---|---|")
     for one in found:
         counts = f"{one.tally.killed} of {len(one.tally.cells)}"
         run = f"{one.title}, seed {one.tally.wanted.seed}"
-        yield f"| {run} | {counts} | {one.seconds:.0f} s | {one.commit} |"
+        yield f"| {run} | {counts} | {one.seconds:.0f} s | {one.commit} | {one.sources[:12]} |"
     for kind, title in KINDS.items():
         family = [mutant for mutant in mutants().values() if mutant.kind == kind]
         if not family:

@@ -12,13 +12,18 @@ from specqual.conformance.audit import audit
 from specqual.conformance.chapter import asked_of, undecided
 from specqual.conformance.check import decided
 from specqual.conformance.clauses import CLAUSES
-from specqual.conformance.lab import Lab, Run
+from specqual.conformance.drafter import DraftTwin
+from specqual.conformance.judge import Judge
+from specqual.conformance.lab import Lab, Run, elsewhere
 from specqual.conformance.merge import Unlike, chained, merge
 from specqual.conformance.report import Report, canonical, footer, load
-from specqual.conformance.statistics.budget import ALPHA, PLAN, Ledger, Overspent, overdrawn, rate, total
+from specqual.conformance.statistics.budget import ALPHA, MEASUREMENTS, PLAN, Ledger, Overspent, overdrawn, rate, total
+from specqual.conformance.test_lim import limited
 from specqual.contract import Setup
 
 from .reports import RUN, result, violated, written
+
+PAIR = {"target": fixtures.path("nano/dense"), "draft": fixtures.path("nano/dense-dflash2")}
 
 
 def test_the_shares_make_up_the_whole_and_belong_to_clauses_or_to_rounding():
@@ -28,7 +33,7 @@ def test_the_shares_make_up_the_whole_and_belong_to_clauses_or_to_rounding():
 
 def test_however_often_everything_is_tried_again_no_more_than_the_budget_is_spent():
     ledger = Ledger()
-    for purpose in PLAN:
+    for purpose in PLAN.keys() - MEASUREMENTS:
         rates = [ledger.take(purpose) for _ in range(40)]
         assert rates == sorted(rates, reverse=True) and rates[1] == rates[0] / 2
     assert fsum(total([ledger.spent]).values()) <= ALPHA
@@ -41,6 +46,49 @@ def test_a_measurement_that_repeats_is_paid_once_and_workers_share_its_entry():
     purpose = "rounding of the target"
     assert ledger.once(purpose) == ledger.once(purpose) == other.once(purpose)
     assert total([ledger.spent, other.spent]) == ledger.spent
+
+
+def test_laboratories_for_other_checkpoints_take_from_the_ledger_of_their_run():
+    lab = Lab(Run("reference", reference.make, Setup(**PAIR)))
+    with limited(PAIR["target"], 64) as copy, limited(PAIR["draft"], 24) as short:
+        for _ in range(2):  # copies that are equal: one event
+            with elsewhere(lab, target=copy) as inner:
+                inner.rounding()
+            with elsewhere(lab, draft=short) as inner:
+                inner.rounding()
+                DraftTwin.of(inner).measured  # noqa: B018 - paid for when it is looked at
+    lab.rounding(judge=Judge.of(fixtures.path("table/chain")))
+    lab.renew()
+    names = sorted(name.partition(": ")[0] for name in lab.budget.spent)
+    others = ["rounding of another drafter", "rounding of another target", "rounding of another target"]
+    assert names == [*others, "rounding of the target"]
+    assert total([lab.budget.spent]) == lab.budget.spent
+
+
+def test_no_more_checkpoints_may_be_measured_than_are_planned():
+    ledger = Ledger()
+    for place in range(MEASUREMENTS["rounding of another target"]):
+        ledger.once("rounding of another target", f"{place:08x}")
+    assert overdrawn(ledger.spent) == []
+    ledger.once("rounding of another target", "f" * 8)
+    assert overdrawn(ledger.spent)[0].startswith("rounding of another target: ")
+    for purpose, subject in (
+        ("rounding of another target", ""),
+        ("rounding of the target", "f" * 8),
+        ("GE-8", "f" * 8),
+    ):
+        with pytest.raises(Overspent, match="is no entry of a ledger"):
+            ledger.once(purpose, subject)
+
+
+def test_a_clause_pays_for_what_it_measures_elsewhere(tmp_path):
+    run = Run("reference", reference.make, Setup(**PAIR))
+    lab, report = Lab(run), Report(run, tmp_path, ["LIM-3"])
+    for said in decided(lab, ["LIM-3"]):
+        report.add(json.loads(json.dumps(asdict(said) | asked_of(lab))))
+    report.close(0)
+    assert list(load(tmp_path).verdicts[0]["spent"]) == ["rounding of the target"]
+    assert audit(tmp_path).differences == ()
 
 
 def test_attempts_of_several_processes_add_up_and_may_not_exceed_the_share():

@@ -152,8 +152,9 @@ def case(found, **fields):
         ([[[[0]], 0.5 + 1e-13], [[[1]], 0.5 - 1e-13]], {}, "EXACT"),
         ([[[[0]], 0.5 + 1e-11], [[[1]], 0.5 - 1e-11]], {}, "VIOLATED"),
         ([[[[0]], 0.5], [[[1]], 0.5], [[[2]], 1e-17]], {}, "VIOLATED"),  # impossible, and seen for one number
-        ([[[[0]], 0.5 + 1e-4], [[[1]], 0.5 - 1e-4]], {"tolerance": 1e-3}, "HOLDS"),
-        ([[[[0]], 0.5], [[[1]], 0.5 - 1e-17], [[[2]], 1e-17]], {"tolerance": 1e-3}, "HOLDS"),
+        ([[[[0]], 0.5 + 1e-4], [[[1]], 0.5 - 1e-4]], {"tolerance": 1e-3, "wanted": 0.1}, "HOLDS"),
+        ([[[[0]], 0.5 + 1e-4], [[[1]], 0.5 - 1e-4]], {"tolerance": 1.0, "wanted": 1e-5}, "INCONCLUSIVE"),
+        ([[[[0]], 0.5], [[[1]], 0.5 - 1e-17], [[[2]], 1e-17]], {"tolerance": 1e-3, "wanted": 0.1}, "HOLDS"),
     ],
 )
 def test_a_measured_law_is_right_within_its_tolerance_and_nothing_impossible_comes(found, fields, verdict):

@@ -106,6 +106,46 @@ def a_wider_envelope(header: Line, verdicts: list[Line]) -> None:
     decided(verdicts[0])
 
 
+def hardly_any_rounds(header: Line, verdicts: list[Line]) -> None:
+    header["clauses"].append("LIM-7")
+    line = {"type": "verdict"} | result("LIM-7")
+    line["evidence"]["guards"] = [{"hazard": name, "seen": 1, "needed": 1} for name in ("tokens", "rejections")]
+    verdicts.append(line)
+    decided(verdicts[-1])
+
+
+def too_short_an_output(header: Line, verdicts: list[Line]) -> None:
+    header["clauses"].append("LIM-6")
+    line = {"type": "verdict"} | result("LIM-6")
+    line["evidence"]["guards"] = [{"hazard": "tokens of the longest output", "seen": 20, "needed": 20}]
+    verdicts.append(line)
+    decided(verdicts[-1])
+
+
+def in_a_dtype_that_rounds(header: Line, verdicts: list[Line]) -> None:
+    header["claims"] |= {"dtype": "bfloat16", "greedy": {"bitwise": False, "envelope": 0.0}}
+    for line in verdicts:
+        for case in line["evidence"]["cases"]:
+            case |= {"bitwise": False, "envelope": 0.4, "plain": None}
+        decided(line)
+
+
+def an_envelope_that_only_one_clause_has(header: Line, verdicts: list[Line]) -> None:
+    in_a_dtype_that_rounds(header, verdicts)
+    for case in verdicts[0]["evidence"]["cases"]:
+        case["envelope"] = 50.0
+    decided(verdicts[0])
+
+
+def a_slack_that_no_envelope_explains(header: Line, verdicts: list[Line]) -> None:
+    in_a_dtype_that_rounds(header, verdicts)
+    header["clauses"].append("LAW-3")
+    decision = {"purpose": "bonus", "position": 1, "token": 0, "u": 0.5, "low": 0.6, "high": 0.9}
+    evidence = {"kind": "draws", "cases": [{"label": "x", "slack": 0.2, "decisions": [decision]}] * 6}
+    verdicts.append({"type": "verdict"} | result("LAW-3") | {"evidence": evidence | {"guards": [], "notes": {}}})
+    decided(verdicts[-1])
+
+
 def a_tie(header: Line, verdicts: list[Line]) -> None:
     header["clauses"].append("FIN-4")
     guard = {"hazard": "requests cancelled before their end", "seen": 1, "needed": 1}
@@ -175,6 +215,10 @@ def what_is_not_offered(header: Line, verdicts: list[Line]) -> None:
         (without_the_failing_case, "GE-2: its evidence has 1 cases, the clause gathers 2 or more"),
         (as_if_no_bits_were_claimed, "GE-1: its evidence is judged as if bits were not claimed"),
         (a_wider_envelope, "GE-2: its evidence has a wider envelope than 1e-09 nats, which the claims allow"),
+        (hardly_any_rounds, "LIM-7: its evidence needs tokens 1 times, the clause 11000 or more"),
+        (too_short_an_output, "LIM-6: its evidence needs tokens of the longest output 20 times, the clause 54 or more"),
+        (an_envelope_that_only_one_clause_has, "GE-2: its evidence allows 50, that of GE-1 0.4"),
+        (a_slack_that_no_envelope_explains, "LAW-3: its evidence allows 0.2, that of GE-1 0.0997"),
         (a_tie, "FIN-4: its evidence excuses a tie, which the claims exclude"),
         (waived(clause="GE-1"), "GE-2: its waiver is one of GE-1"),
         (waived(expires="1999-01-01"), "GE-2: its waiver expired on 1999-01-01"),

@@ -65,8 +65,12 @@ def sighted(cases: Sequence[Case]) -> tuple[float, float]:
 def decide(cases: Sequence[Case]) -> Decision:
     """The mean of what was accepted at each slot against the mean of its chances; `alpha` is shared by the cases.
 
-    `slack` is what rounding may do to a chance. No bias up to it is held against anyone.
+    `slack` is what rounding may do to a chance. No bias up to it is held against anyone. An answer that holds what no
+    decoder may say (`stray`) is judged by that alone.
     """
+    for index, case in enumerate(cases):
+        if "stray" in case:
+            return Decision(Verdict.VIOLATED, f"{case['what']}: {case['stray']}", case=index)
     found = [counts(case) for case in cases]
     drafts = sum(count for count, _ in found)
     if not drafts:

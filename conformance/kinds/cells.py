@@ -24,8 +24,9 @@ def _off(case: Case) -> tuple[float, str]:
 
 def decide(cases: Sequence[Case]) -> Decision:
     """Within the tolerance, in total variation; and, where it is that of float64, nothing impossible in any cell, be it
-    as small as one number."""
+    as small as one number. Numbers that round more must keep the law within what is `wanted`, too."""
     worst = rounded = tolerance = 0.0
+    wanted = 1.0
     for index, case in enumerate(cases):
         allowed, exact = float(case["tolerance"]), float(case["tolerance"]) <= DOUBLE
         possible = {str(outcome) for outcome, _ in case["expected"]}
@@ -42,10 +43,12 @@ def decide(cases: Sequence[Case]) -> Decision:
         if exact:
             worst = max(worst, off)
         else:
-            rounded, tolerance = max(rounded, off), max(tolerance, allowed)
+            rounded, tolerance, wanted = max(rounded, off), max(tolerance, allowed), min(wanted, float(case["wanted"]))
     cells, edges = (sum(int(case[name]) for case in cases) for name in ("cells", "edges"))
     detail = f"{len(cases)} laws in {cells} cells, {edges} edges probed from both sides, float64 off by {worst:.3g}"
     if tolerance:
         detail = f"{detail}, narrower numbers by {rounded:.3g} where rounding explains {tolerance:.3g}"
+        if rounded > wanted:
+            return Decision(Verdict.INCONCLUSIVE, f"{detail}, and a bias of {wanted:g} or more had to be excluded")
         return Decision(Verdict.HOLDS, detail, delta=rounded)
     return Decision(Verdict.EXACT, detail)

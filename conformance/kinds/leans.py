@@ -62,6 +62,10 @@ def rate_of(cases: Sequence[Case]) -> float:
 
 
 def decide(cases: Sequence[Case]) -> Decision:
+    """Violated once the evidence suffices, or at an answer that holds what no decoder may say (`stray`)."""
+    for index, case in enumerate(cases):
+        if "stray" in case:
+            return Decision(Verdict.VIOLATED, f"{case['label']}: {case['stray']}", case=index)
     if not cases or not cases[0]["on"]:
         return Decision(Verdict.INCONCLUSIVE, "no pair of outputs was seen")
     alpha, found = rate_of(cases), states(cases)

@@ -45,7 +45,8 @@ ROWS: tuple[Row, ...] = (
         "every cell of the numbers of the real code, on a target with rational laws: each edge probed on both sides by "
         "the nearest doubles, looked for by bisection where it is elsewhere; volumes sum to one, the law is right "
         "within 1e-12 and nothing impossible comes for any number; several drafted rounds, two samples of a request; "
-        "the same of its own drafts on a tiny model in float64, and in the claimed numbers within their rounding",
+        "the same of its own drafts on a tiny model in float64, or in the claimed numbers within their rounding "
+        "and the bias that the profile wants",
         "K02 K03 K04 K05; draft lengths that look at the drafted token; comparisons that are not strict",
     ),
     (

@@ -4,6 +4,7 @@ Shares are planned by purpose beforehand. A purpose that is served again, becaus
 as much each time, so that no number of retries spends more than the share.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -14,13 +15,15 @@ PLAN: dict[str, float] = {  # parts of ALPHA; envelopes of rounding serve many c
     "RNG-3": 0.15,
     "TEL-5": 0.05,
     "GE-8": 0.05,
-    "rounding of the target": 0.15,
-    "rounding of a tiny target": 0.05,
-    "rounding of the drafter": 0.05,
+    "rounding of the target": 0.075,
+    "rounding of the drafter": 0.025,
+    "rounding of another target": 0.10,
+    "rounding of another drafter": 0.05,
 }
-
-
-MEASUREMENTS = frozenset(name for name in PLAN if name.startswith("rounding of"))
+MEASUREMENTS: dict[str, int] = {  # how often each is taken at most: of the run's own once, of others once a checkpoint
+    name: 8 if "another" in name else 1 for name in PLAN if name.startswith("rounding of")
+}
+SUBJECT = re.compile("[0-9a-f]{8}")  # a fingerprint of the checkpoint
 
 
 class Overspent(ValueError):
@@ -30,7 +33,7 @@ class Overspent(ValueError):
 @dataclass(slots=True)
 class Ledger:
     """What one process has taken from the budget: entries "CLAUSE #attempt", or the name of a measurement, with the
-    error rate of each."""
+    error rate of each. Laboratories for other checkpoints take from the ledger of their run."""
 
     spent: dict[str, float] = field(default_factory=dict)
 
@@ -42,27 +45,34 @@ class Ledger:
         self.spent[entry(clause, attempt)] = rate(clause, attempt)
         return rate(clause, attempt)
 
-    def once(self, purpose: str) -> float:
-        """The error rate of a measurement that comes out the same whenever it is repeated: one event, paid once."""
-        return self.spent.setdefault(purpose, rate(purpose, 1))
+    def once(self, purpose: str, subject: str = "") -> float:
+        """The error rate of a measurement that comes out the same whenever it is repeated: one event, paid once.
+
+        `subject` says which of the other checkpoints was measured; "" for the run's own.
+        """
+        name = f"{purpose}: {subject}" if subject else purpose
+        return self.spent.setdefault(name, rate(*parsed(name)))
 
 
 def entry(clause: str, attempt: int) -> str:
     return f"{clause} #{attempt}"
 
 
-def rate(purpose: str, attempt: int) -> float:
-    """The error rate of an attempt, counted from 1."""
+def rate(purpose: str, attempt: int | None) -> float:
+    """The error rate of an attempt, counted from 1; with None, of a measurement."""
     if purpose not in PLAN:
         raise Overspent(f"{purpose}: the budget has no share of this name")
-    return float(ALPHA * PLAN[purpose] * 0.5**attempt)
+    share = ALPHA * PLAN[purpose]
+    return float(share / MEASUREMENTS[purpose] if attempt is None else share * 0.5**attempt)
 
 
 def parsed(name: str) -> tuple[str, int | None]:
     """The purpose of an entry, and which attempt it was; None for a measurement."""
+    measurement, _, subject = name.partition(": ")
+    several = MEASUREMENTS.get(measurement, 0)
+    if several and (name == measurement if several == 1 else SUBJECT.fullmatch(subject)):
+        return measurement, None
     purpose, _, attempt = name.rpartition(" #")
-    if name in MEASUREMENTS:
-        return name, None
     if not (attempt.isascii() and attempt.isdecimal() and len(attempt) < 4 and int(attempt) >= 1):
         raise Overspent(f"{name}: is no entry of a ledger")
     return purpose, int(attempt)
@@ -78,15 +88,15 @@ def total(ledgers: Iterable[Mapping[str, float]]) -> dict[str, float]:
     for ledger in ledgers:
         for name, alpha in ledger.items():
             purpose, attempt = parsed(name)
-            if alpha != rate(purpose, attempt or 1):
-                raise Overspent(f"{name}: took {alpha}, its share is {rate(purpose, attempt or 1):.4g}")
+            if alpha != rate(purpose, attempt):
+                raise Overspent(f"{name}: took {alpha}, its share is {rate(purpose, attempt):.4g}")
             found[name] = alpha if attempt is None else found.get(name, 0.0) + alpha
     return dict(sorted(found.items()))
 
 
 def overdrawn(spent: Mapping[str, float]) -> list[str]:
     """Purposes on which more was spent than their share, in words; none where no clause was run over and over in
-    processes that did not know of one another."""
+    processes that did not know of one another, and no more was measured than is planned."""
     sums: dict[str, float] = {}
     for name, alpha in spent.items():
         purpose, _ = parsed(name)
