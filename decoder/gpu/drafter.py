@@ -141,8 +141,9 @@ class DeviceDrafter:
             return layer.down(silu_mul(layer.gate_up(x)))
         config, place = self.config, place_of(store.pages, layer.name, there)
         gains = layer.tensors["query_norm"], layer.tensors["key_norm"]
+        projected, sizes = layer.enter(x), {"most": there.most, "depth": config.head_dim}
         query, key, value = heads(
-            *layer.enter(x), gains, self.turns, config.eps, there.spans, most=there.most, depth=config.head_dim
+            projected[0], projected[1], projected[2], gains, self.turns, config.eps, there.spans, **sizes
         )
         seen = attention(
             query,

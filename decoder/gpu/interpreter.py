@@ -36,7 +36,7 @@ def interpret() -> None:
         """To the nearest number, ties to even, as a GPU does: the interpreter cuts off, or forgets to carry."""
         narrow = {tl.bfloat16: torch.bfloat16, tl.float8e4nv: torch.float8_e4m3fn}.get(new)
         if old != tl.float32 or narrow is None:
-            return convert(data, old, new, mode)
+            return np.asarray(convert(data, old, new, mode))
         found = torch.from_numpy(np.ascontiguousarray(data)).to(narrow)
         return found.view(torch.uint8 if narrow.itemsize == 1 else torch.uint16).numpy()
 
