@@ -1,7 +1,7 @@
-"""Two decoders on one tape: the decision by which their samples part, and how near its number lies to an edge."""
+"""Two decoders on one tape: the decision by which their samples part, and whether rounding is seen to have made it."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,7 +9,6 @@ from specqual.contract import Key, Purpose, Request, Round
 from specqual.reference.verify import dense
 
 from .bracket import variation
-from .drafter import DraftTwin
 from .draws import Number, drawn, verified
 from .drive import Answer
 from .evidence import Case
@@ -19,20 +18,28 @@ from .lab import Lab
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """Where a sample leaves the reference's: the decisions of that round that differ, or may have made it differ."""
+    """Where a sample leaves the reference's, and what may have led it away.
+
+    `decisions` are drafts to judge by the reference's q, beside the decoder's own path. What speaks for rounding lies
+    `off` an edge, of a number or of a score, where rounding explains `allowed`; `off` is None where nothing does.
+    """
 
     sample: int
     position: int
-    decisions: tuple[Case, ...]
+    decisions: tuple[Case, ...] = ()
+    by: str = "nothing that was looked at"
+    off: float | None = None
+    allowed: float = 0.0
 
     def __str__(self) -> str:
-        if not self.decisions:
-            return f"sample {self.sample} parts in the round from position {self.position} on, by no number of it"
-        one = min(self.decisions, key=nearness)
-        return (
-            f"sample {self.sample} parts at position {one['position']}: u = {one['u']:.12g} of {one['purpose']} lies "
-            f"{nearness(one):.3g} from an edge, rounding explains {one['slack']:.3g}"
-        )
+        if self.off is None:
+            return f"sample {self.sample} parts at position {self.position}, by {self.by}"
+        where = f"sample {self.sample} parts at position {self.position}: {self.by} lies {self.off:.3g}"
+        return f"{where} from an edge, rounding explains {self.allowed:.3g}"
+
+    def case(self) -> Case:
+        """The same in evidence."""
+        return {"what": str(self), "off": self.off, "allowed": self.allowed}
 
 
 def nearness(decision: Case) -> float:
@@ -52,21 +59,62 @@ def partings(lab: Lab, theirs: Answer, own: Answer, number: Number) -> Iterator[
         output: list[int] = []
         for right, r in zip(theirs.rounds_of(sample), own.rounds_of(sample), strict=False):
             if (right.proposals, right.accepted, right.committed) != (r.proposals, r.accepted, r.committed):
-                yield Parting(sample, r.start + 1, tuple(_decisions(lab, own.request, output, right, r, number)))
+                yield _parting(lab, own.request, output, right, r, number)
                 break
             output += r.committed
 
 
-def _decisions(lab: Lab, request: Request, output: list[int], right: Round, r: Round, number: Number) -> Iterator[Case]:
+def _first(expected: Sequence[int], actual: Sequence[int]) -> int:
+    """The first place where two sequences differ; the end of the shorter one if it begins the other."""
+    place = parting(expected, actual)
+    return min(len(expected), len(actual)) if place is None else place
+
+
+def _parting(lab: Lab, request: Request, output: list[int], right: Round, r: Round, number: Number) -> Parting:
     slot = parting(right.proposals, r.proposals)
-    if slot is None:
-        yield from verified(lab, request, output, r, number)
-        return
-    q = dense(right.q[slot], np.zeros(lab.judge.target.vocab_size))
-    if q is None:
-        return
-    token = r.proposals[slot]
-    slack = variation(DraftTwin.of(lab).measured[0].nats, request.sampling.temperature)
-    key = Key(request.seed, r.sample, r.start + 1, r.start + 1 + slot, Purpose.DRAFT)
-    # a token that is no candidate of the reference's has no interval: whether it may be one is what DRF-2 decides
-    yield drawn(key, token, q, slack, number) if q[token] else drawn(key, token, q, 1.0, number)
+    if slot is not None:
+        return _drafted(lab, request, output, right, r, slot, number)
+    if len(right.proposals) != len(r.proposals):
+        return Parting(r.sample, r.start + 1, by="the number of drafts")
+    slot = min(_first(right.committed, r.committed), right.accepted, r.accepted)
+    from_q = any(q is not None for q in r.q)
+    more = variation(lab.drafter.measured[0].nats, request.sampling.temperature) if from_q else 0.0
+    made = [d for d in verified(lab, request, output, r, number, more) if d["position"] == r.start + 1 + slot]
+    accepts = [d for d in made if d["purpose"] == Purpose.ACCEPT]
+    flipped = (slot < right.accepted) != (slot < r.accepted)
+    made = accepts if flipped and accepts else [d for d in made if d["purpose"] != Purpose.ACCEPT]
+    return _by_number(r, slot, made)
+
+
+def _by_number(r: Round, slot: int, made: list[Case]) -> Parting:
+    """A parting by the one number that decided a slot; or by a residual that holds no more than rounding moves."""
+    place = r.start + 1 + slot
+    if made and "left" in made[0]:
+        left, moved = float(made[0]["left"]), 3 * float(made[0]["moved"])
+        return Parting(r.sample, place, by="the mass of the residual, all of it,", off=left, allowed=moved)
+    if not made or made[0]["u"] is None or made[0]["slack"] >= 1:
+        return Parting(r.sample, place, by="a decision that its number does not settle")
+    by = f"u = {made[0]['u']:.12g} of {made[0]['purpose']}"
+    return Parting(r.sample, place, by=by, off=nearness(made[0]), allowed=made[0]["slack"])
+
+
+def _drafted(
+    lab: Lab, request: Request, output: list[int], right: Round, r: Round, slot: int, number: Number
+) -> Parting:
+    """A parting by a draft: drawn from the reference's q by its number, or by scores: that of a choice, or those of
+    candidates that are not the reference's."""
+    twin, tokens, place = lab.drafter, (*request.prompt, *output), r.start + 1 + slot
+    nats, token = twin.measured[0].nats, r.proposals[slot]
+    q, theirs, ours = dense(right.q[slot], np.zeros(lab.judge.target.vocab_size)), right.q[slot], r.q[slot]
+    if q is not None and theirs is not None and ours is not None and set(theirs.ids) == set(ours.ids):
+        key = Key(request.seed, r.sample, r.start + 1, place, Purpose.DRAFT)
+        made = drawn(key, token, q, variation(nats, request.sampling.temperature), number)
+        return replace(_by_number(r, slot, [made]), decisions=(made,))
+    if theirs is not None:
+        edges = twin.sampled(tokens, r, request.sampling)["edge"]
+        off, by = edges[slot] if slot < len(edges) else None, "the logit of a candidate"
+    else:
+        found = twin.greedy(tokens, r, nats)
+        scores = [found[name][slot] for name in ("regret", "edge") if slot < len(found[name])]
+        off, by = max(scores) if scores and None not in scores else None, f"the score of draft {token}"
+    return Parting(r.sample, place, (), by, off, nats)

@@ -62,8 +62,11 @@ def _drafted(lab: Lab, request: Request, r: Round, number: Number) -> Iterator[C
             yield drawn(key, draft, q, SUMS, number)
 
 
-def verified(lab: Lab, request: Request, output: list[int], r: Round, number: Number) -> Iterator[Case]:
-    """The decisions of one round behind an output: acceptance of its drafts, and the token behind them."""
+def verified(
+    lab: Lab, request: Request, output: list[int], r: Round, number: Number, more: float = 0.0
+) -> Iterator[Case]:
+    """The decisions of one round behind an output: acceptance of its drafts, and the token behind them. `more` is how
+    far q may be off (total variation), where it is not taken as the round says."""
     rule, nats, first = lab.claims.rule, lab.envelope(), r.start + 1
     alone = rule in (Rule.NONE, Rule.SAMPLER_MATCH)  # the target's draw knows nothing of the round
     for slot, token in enumerate(r.committed[: r.accepted + 1]):
@@ -78,15 +81,17 @@ def verified(lab: Lab, request: Request, output: list[int], r: Round, number: Nu
         law = judged(rule, dense(r.q[slot], p), draft, given.law)
         u = number(Key(request.seed, r.sample, first, position, Purpose.ACCEPT))
         place = {"purpose": "accept", "position": position, "token": draft, "accepted": not rejected, "u": u}
-        yield place | {"p": float(given.law[draft]), "q": float(law[draft]), "slack": max(given.slack, EXACT)}
+        wide = given.slack + more
+        yield place | {"p": float(given.law[draft]), "q": float(law[draft]), "slack": max(wide, EXACT)}
         if rejected:
             left = np.maximum(p - law, 0)
             mass = float(left.sum())  # what is left over; the smaller, the further rounding moves its shares
             if not left[token] and p[token] * exp(nats / request.sampling.temperature) > law[token]:
                 left[token] = TRACE  # nothing in the reference, something within rounding
-            slack = min(1.0, 2 * given.slack / max(mass - given.slack, 1e-300))
+            slack = min(1.0, 2 * wide / max(mass - wide, 1e-300))
             key = Key(request.seed, r.sample, first, position, Purpose.RESIDUAL)
-            yield drawn(key, token, residual(left, 0 * law), slack, number)
+            nothing = {"left": mass, "moved": wide} if slack == 1 else {}
+            yield drawn(key, token, residual(left, 0 * law), slack, number) | nothing
 
 
 def case_of(lab: Lab, answer: Answer, number: Number, *, label: str, scripted: bool = False) -> Case:

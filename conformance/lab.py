@@ -27,6 +27,7 @@ from .verdicts import Profile
 
 if TYPE_CHECKING:
     from .campaign import Campaign
+    from .drafter import DraftTwin
     from .twin import Twin
 
 
@@ -240,6 +241,13 @@ class Lab:
         from .twin import Twin
 
         return Twin(self)
+
+    @cached_property
+    def drafter(self) -> "DraftTwin":
+        """The reference drafter; NotOffered where the reference has none like the run's."""
+        from .drafter import DraftTwin
+
+        return DraftTwin.of(self)
 
     # The judge
 

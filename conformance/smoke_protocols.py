@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
+from inspect import getattr_static
 from typing import Any
 
 import specqual.contract as contract
@@ -28,12 +29,28 @@ def decidable(offered: set[str]) -> int:
 
 def protocol(name: str, decoder: Decoder) -> Found:
     """Try one optional protocol; not offered is no mistake."""
-    if not isinstance(decoder, getattr(contract, name)):
+    kind = getattr(contract, name)
+    if isinstance(decoder, kind):
+        found = attempt(name, lambda: PROTOCOLS[name](decoder))
+    else:
         ids = needing(name)
-        return Found(
-            name, None, f"not offered; {len(ids)} clauses need it: {', '.join(ids[:6])}{' …' if ids[6:] else ''}"
-        )
-    return attempt(name, lambda: PROTOCOLS[name](decoder))
+        said = f"not offered; {len(ids)} clauses need it: {', '.join(ids[:6])}{' …' if ids[6:] else ''}"
+        found = Found(name, None, said)
+    hidden = delegated(decoder, kind)
+    if not hidden:
+        return found
+    hint = f"Python 3.12 and later do not see {', '.join(hidden)} behind __getattr__: define what delegates"
+    return replace(found, said=f"{found.said}; {hint}")
+
+
+def delegated(decoder: Decoder, kind: type) -> list[str]:
+    """The members of a protocol that only `__getattr__` finds, so that isinstance denies it from Python 3.12 on;
+    none where another member is not there at all."""
+    members = [name for name in vars(kind) if not name.startswith("_")]
+    if not all(hasattr(decoder, name) for name in members):
+        return []
+    nowhere = object()
+    return [name for name in members if getattr_static(decoder, name, nowhere) is nowhere]
 
 
 def scoring(decoder: Any) -> str:

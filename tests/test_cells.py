@@ -10,7 +10,7 @@ import pytest
 from specqual import reference
 from specqual.conformance.cells import GRID, Exploration, Seen, split
 from specqual.conformance.codelaw import DRAFTERS, LAWS, Script, code_law, table, target_joint
-from specqual.conformance.coupling import nearness, partings
+from specqual.conformance.coupling import partings
 from specqual.conformance.drive import serve
 from specqual.conformance.kinds import cells
 from specqual.conformance.kinds.draws import decide
@@ -121,9 +121,10 @@ def test_outputs_that_rounding_parts_part_at_a_number_near_an_edge():
     found = list(partings(lab, right, own, number))
     assert found
     for one in found:
-        nearest = min(one.decisions, key=nearness)
-        assert nearness(nearest) <= nearest["slack"]
-        assert f"sample {one.sample} parts at position {nearest['position']}" in str(one)
+        assert one.off is not None and one.off <= one.allowed < 1
+        assert f"sample {one.sample} parts at position {one.position}: " in str(one)
+    path = {"slack": 1e-9, "decisions": [], "partings": [one.case() for one in found]}
+    assert decide([path]).verdict == "TIE-EXPLAINED"
 
 
 def test_an_output_that_another_draft_leads_away_parts_at_the_number_of_that_draft():
@@ -133,11 +134,37 @@ def test_an_output_that_another_draft_leads_away_parts_at_the_number_of_that_dra
     other = next(token for token in r.q[0].ids if token != r.proposals[0])
     rounds = (*own.rounds[:place], replace(r, proposals=(other, *r.proposals[1:])), *own.rounds[place + 1 :])
     (found,) = partings(lab, right, replace(own, rounds=rounds), number)
-    assert (found.sample, found.position) == (r.sample, r.start + 1)
+    assert (found.sample, found.position) == (r.sample, r.start + 1) and not found.off <= found.allowed
     (decision,) = found.decisions
     u = number(Key(3, r.sample, r.start + 1, r.start + 1, Purpose.DRAFT))
     assert (decision["purpose"], decision["token"], decision["u"]) == ("draft", other, u)
     assert decide([{"slack": 1e-9, "decisions": [decision]}]).verdict == "VIOLATED"
+
+
+@pytest.mark.parametrize("strange", ["greedy draft", "another number of drafts", "another acceptance"])
+def test_outputs_that_part_by_what_rounding_is_not_seen_to_do_settle_nothing(strange: str):
+    lab, right, own, number = coupled("bfloat16")
+    place, r = next((i, r) for i, r in enumerate(right.rounds) if len(r.proposals) > 1 and r.accepted)
+    rounds = list(right.rounds)
+    if strange == "greedy draft":  # the reference's own would have to be a tie of this one
+        worst = max(range(lab.judge.target.vocab_size), key=lambda t: drafted(lab, own.request, right, place, t))
+        rounds[place] = replace(r, q=(None,) * len(r.q))
+        ours = [*rounds[:place], replace(rounds[place], proposals=(worst, *r.proposals[1:])), *rounds[place + 1 :]]
+    elif strange == "another number of drafts":
+        ours = [*rounds[:place], replace(r, proposals=r.proposals[:-1], q=r.q[:-1], accepted=0), *rounds[place + 1 :]]
+    else:
+        ours = [*rounds[:place], replace(r, accepted=r.accepted - 1), *rounds[place + 1 :]]
+    (found,) = partings(lab, replace(right, rounds=tuple(rounds)), replace(right, rounds=tuple(ours)), number)
+    decision = decide([{"slack": 1e-9, "decisions": [], "partings": [found.case()]}])
+    assert decision.verdict == "INCONCLUSIVE" and str(found) in decision.detail
+
+
+def drafted(lab, request, answer, place, token):
+    """How much worse than the reference's own choice a first draft of this round would be (nats)."""
+    r = answer.rounds[place]
+    before = [t for earlier in answer.rounds_of(r.sample) if earlier.start < r.start for t in earlier.committed]
+    r = replace(r, proposals=(token,))
+    return lab.drafter.greedy((*request.prompt, *before), r, lab.drafter.measured[0].nats)["regret"][0]
 
 
 def case(found, **fields):

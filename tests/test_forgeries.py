@@ -300,7 +300,11 @@ def sentences() -> list[str]:
     return found
 
 
-INNER = ("the decoder does not serve it: 7", "the drafter is too large to be quantised on the spot")
+INNER = (
+    "the decoder does not serve it: 7",
+    "the drafter is too large to be quantised on the spot",
+    "no drafter of the method 7 with few candidates is at hand",
+)
 """Reasons that stand in others, never alone."""
 
 

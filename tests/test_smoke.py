@@ -1,5 +1,6 @@
 """The first walk through an adapter: a good one passes, each common mistake is told with what to do about it."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from types import ModuleType
@@ -8,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from specqual import fixtures
+from specqual import fixtures, reference
 from specqual.cli import main
 from specqual.conformance import template
 from specqual.conformance.clauses import CLAUSES
 from specqual.conformance.smoke import Found, walk
-from specqual.conformance.smoke_protocols import PROTOCOLS, decidable, needing
-from specqual.contract import Finished, Setup, Tokens, Unsupported
+from specqual.conformance.smoke_protocols import PROTOCOLS, decidable, delegated, needing
+from specqual.contract import Finished, Setup, Tokens, Traced, Unsupported
 
 DENSE = fixtures.path("nano/dense")
 SETUP = Setup(target=DENSE)
@@ -48,6 +49,33 @@ def test_what_a_missing_protocol_would_unlock_is_told():
     found = walked(template.make)
     assert found["Scripted"].works is None
     assert f"{len(needing('Scripted'))} clauses need it: GE-4, " in found["Scripted"].said
+
+
+class Wrapped:
+    """A decoder that hands on what it does not define."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.claims = inner, inner.claims
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class Passed(Wrapped):
+    """The same, with the one method of `Traced` passed on by hand."""
+
+    def rounds(self, request_id: int) -> Any:
+        return self.inner.rounds(request_id)
+
+
+def test_what_a_wrapper_hands_on_unseen_is_told():
+    found = walked(lambda setup: Passed(reference.make(setup)))
+    hint = "Python 3.12 and later do not see score behind __getattr__"
+    assert hint in found["Scoring"].said
+    assert found["Scoring"].works is (None if sys.version_info >= (3, 12) else True)
+    assert found["Traced"].works and "__getattr__" not in found["Traced"].said
+    assert "__getattr__" not in found["Dissectable"].said  # the reference offers none
+    assert delegated(Wrapped(reference.make(TABLE)), Traced) == ["rounds"]
 
 
 def test_every_protocol_that_a_clause_needs_is_walked_through():

@@ -24,6 +24,8 @@ def _misdrawn(decision: Case) -> tuple[float, str]:
 
 
 def decide(cases: Sequence[Case]) -> Decision:
+    """Every decision follows from its number, up to rounding. Where a case tells of `partings`, outputs that are not
+    the reference's, each must have been seen to be a tie: what decided it lies within rounding of its edge."""
     total = ties = 0
     worst = widest = 0.0
     for index, case in enumerate(cases):
@@ -38,6 +40,16 @@ def decide(cases: Sequence[Case]) -> Decision:
                 return Decision(Verdict.VIOLATED, f"{what}: {wanted}", case=index, place=place)
             ties, worst = ties + (off > 0), max(worst, off if not undecided else 0.0)
             widest = max(widest, allowed if not undecided else 0.0)
+    apart = [one for case in cases for one in case.get("partings", ())]
+    unseen = [one for one in apart if one["off"] is None or not float(one["off"]) <= float(one["allowed"])]
+    if unseen:
+        detail = f"{len(unseen)} of {len(apart)} outputs that are not the reference's were not seen to part by rounding"
+        return Decision(Verdict.INCONCLUSIVE, f"{detail}; {unseen[0]['what']}; DRF-1 and DRF-2 judge drafts")
+    if apart and not ties:
+        detail = (
+            f"{len(apart)} outputs part from the reference's at ties, all {total} decisions follow; {apart[0]['what']}"
+        )
+        return Decision(Verdict.TIE_EXPLAINED, detail)
     if ties:
         detail = (
             f"{ties} of {total} decisions lie within rounding of their edge, at worst by {worst:.3g} of {widest:.3g}"
