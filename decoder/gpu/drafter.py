@@ -141,9 +141,17 @@ class DeviceDrafter:
             return layer.down(silu_mul(layer.gate_up(x)))
         config, place = self.config, place_of(store.pages, layer.name, there)
         gains = layer.tensors["query_norm"], layer.tensors["key_norm"]
-        projected, sizes = layer.enter(x), {"most": there.most, "depth": config.head_dim}
+        query, key, value = layer.enter(x)
         query, key, value = heads(
-            projected[0], projected[1], projected[2], gains, self.turns, config.eps, there.spans, **sizes
+            query,
+            key,
+            value,
+            gains,
+            self.turns,
+            config.eps,
+            there.spans,
+            most=there.most,
+            depth=config.head_dim,
         )
         seen = attention(
             query,
