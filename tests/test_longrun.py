@@ -55,11 +55,12 @@ def unlike_twins(nats: float, *, bitwise: bool = False) -> Make:
 )
 def test_a_run_of_rejections_parts_from_the_plain_one_at_ties_only(factory: Make, verdict: str) -> None:
     about = lab(factory, BF16)
-    case, rejections, compared = rejected(about, scenes.requests(about, "d", [5], 32)[0])
-    decision = decide({"kind": "histories", "cases": [case], "guards": []})
+    found = [rejected(about, request) for request in scenes.requests(about, "d", [5, 6, 7, 8], 32)]
+    cases, rejections, compared = zip(*found, strict=True)  # not every output comes near a tie
+    decision = decide({"kind": "histories", "cases": list(cases), "guards": []})
     assert decision.verdict == verdict, decision.detail
-    assert verdict == "VIOLATED" or rejections >= 28
-    assert compared or verdict == "VIOLATED"
+    assert verdict == "VIOLATED" or min(rejections) >= 28
+    assert all(compared) or verdict == "VIOLATED"
 
 
 def silent_about_pages(factory: Make) -> Make:
