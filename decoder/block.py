@@ -13,7 +13,6 @@ from torch import Tensor
 
 from specqual.contract import Method, Proposal
 from specqual.contract.checkpoint import Checkpoint
-from specqual.contract.config import LayerType
 from specqual.contract.draft import DraftConfig
 from specqual.contract.schema import draft_linears
 
@@ -23,6 +22,7 @@ from .drafts import block_of, lengths_of, proposals
 from .memory import Memory, Store
 from .pages import Stream
 from .propose import Ask
+from .streams import draft_streams
 from .target import Transformer
 from .view import Rows, View, mask_of, rows_of, view_of, visible
 from .weights import read_linear
@@ -89,11 +89,7 @@ class BlockDrafter:
 
     @property
     def streams(self) -> tuple[Stream, ...]:
-        config, dtype = self.config, self.target.dtype
-        windows = (config.window if kind is LayerType.SLIDING else None for kind in config.layer_types)
-        return tuple(
-            Stream(f"draft.{i}", config.kv_heads, config.head_dim, dtype, window) for i, window in enumerate(windows)
-        )
+        return draft_streams(self.config, self.target.dtype)
 
     @torch.inference_mode()
     def ingest(

@@ -18,6 +18,7 @@ from .memory import Store
 from .pages import Stream
 from .replay import Replay, replay_of
 from .span import Pass, Span
+from .streams import target_streams
 from .tile import TILED, Tiling
 from .view import Rows, View, rows_of, view_of
 from .weights import Layer, read_layer, read_linear
@@ -74,19 +75,7 @@ class Transformer:
     @property
     def streams(self) -> tuple[Stream, ...]:
         """The cached streams, one for each layer with attention."""
-        config = self.config
-        return tuple(
-            Stream(
-                f"target.{i}",
-                config.kv_heads,
-                config.head_dim,
-                self.dtype,
-                config.window if layer.kind is LayerType.SLIDING else None,
-                layer.scales,
-            )
-            for i, layer in enumerate(self.layers)
-            if layer.kind is not LayerType.LINEAR
-        )
+        return target_streams(self.config, self.dtype, lambda layer: self.layers[layer].scales)
 
     def embed(self, ids: Sequence[int]) -> Tensor:
         return self.embedding[list(ids)].to(self.dtype)

@@ -1,13 +1,13 @@
-"""Import this before a kernel: without a GPU, kernels run in Triton's interpreter on CPU tensors."""
+"""Import this before a kernel: without a GPU, kernels run in Triton's interpreter on CPU tensors (see conftest.py)."""
 
 import pytest
 import torch
 
 from specqual.decoder.gpu.interpreter import interpret
 
-pytest.importorskip("triton") if torch.cuda.is_available() else None
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
+pytest.importorskip("triton")
 if DEVICE == "cpu":
     interpret()
 

@@ -19,6 +19,8 @@ from specqual.contract.schema import Schema, draft_linears, draft_schema, target
 
 from ..pages import Stream
 from ..schedule import LONGEST_CHUNK
+from ..streams import draft_streams, target_streams
+from .splits import parts_of
 from .tiles import WIDTHS, tile_of
 
 MIB = 2**20
@@ -42,11 +44,6 @@ class Pair:
     def span(self) -> int:
         """Rows that one request has in a round: the anchor and its drafts."""
         return 1 if self.draft is None else 1 + self.draft.draft_length
-
-    @property
-    def longest(self) -> int:
-        """Tokens of context that the target takes."""
-        return self.target.max_context
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +107,10 @@ def caches(pair: Pair, load: Load) -> Iterator[Item]:
     """Keys and values of the target and of the drafter's context, in whole pages at their fullest."""
     config, end = pair.target, load.context + pair.span
     scales = (1.0, 1.0) if load.fp8_cache or pair.quantisation.kv_scales else None
-    windows = [config.window if kind is LayerType.SLIDING else None for kind in config.layer_types]
-    kept = [w for w, kind in zip(windows, config.layer_types, strict=True) if kind is not LayerType.LINEAR]
-    streams = [Stream("", config.kv_heads, config.head_dim, torch.bfloat16, window, scales) for window in kept]
+    streams = target_streams(config, torch.bfloat16, lambda layer: scales)
     yield Item(f"target: {'FP8' if scales else 'bfloat16'} keys and values", pages(pair, load, streams, end))
     if pair.draft is not None:
-        draft = pair.draft
-        windows = [draft.window if kind is LayerType.SLIDING else None for kind in draft.layer_types]
-        streams = [Stream("", draft.kv_heads, draft.head_dim, torch.bfloat16, window) for window in windows]
+        streams = draft_streams(pair.draft, torch.bfloat16)
         yield Item("drafter: bfloat16 keys and values", pages(pair, load, streams, end))
 
 
@@ -152,16 +145,14 @@ def buffers(pair: Pair, load: Load) -> Iterator[Item]:
     parts = 0
     for outputs, inputs, _ in modules:
         tile = max((tile_of(outputs, inputs, kind) for kind in ("dense", "fp8", "nvfp4")), key=lambda tile: tile.splits)
-        if tile.splits > 1:
-            programs = -(-outputs // tile.outputs) * -(-rows // WIDTHS[-1])
-            parts = max(parts, programs * tile.splits * tile.outputs * WIDTHS[-1] * 4)
+        parts = max(parts, 4 * parts_of(outputs, rows, tile, WIDTHS[-1]))
     yield Item("partial sums", parts)
     yield Item("logits and laws", WIDE_ROWS * 4 * load.batch * pair.span * config.vocab_size)
 
 
 def longest_context(pair: Pair, load: Load, memory: int, step: int = 256) -> int:
     """The longest context, a multiple of `step` that the target takes, with which a load fits; 0 for none."""
-    low, high = 0, pair.longest // step
+    low, high = 0, pair.target.max_context // step
     while low < high:
         middle = (low + high + 1) // 2
         fits = total(pair, Load(load.batch, middle * step, load.quantise_draft, load.fp8_cache)) <= memory

@@ -11,8 +11,8 @@ from .audit import Case
 from .emit import emit
 from .native import product
 from .shapes import Variant, case, variants
-from .splits import Workspace, grid_of, room
-from .tiles import WIDTHS, Tile, tile_of, width_of
+from .splits import Workspace, launch
+from .tiles import WIDTHS, Tile, tile_of
 
 DEPTH = {torch.bfloat16: 128, torch.float32: 32}
 """Inputs of one step."""
@@ -88,33 +88,18 @@ def linear(
     outputs, inputs = weight.shape
     if out is None:
         out = torch.empty(len(x), outputs, dtype=dtype or x.dtype, device=x.device)
-    if not len(x):
-        return out
-    tile = tile or tile_of(outputs, inputs, kind_of(x.dtype))
-    width = width_of(len(x))
-    workspace = workspace or room(outputs, len(x), tile, width, x.device)
-    warps, stages = tile.at(width)
-    dense_kernel[grid_of(outputs, len(x), tile, width)](
-        x,
-        weight,
-        weight if bias is None else bias,
+    return launch(
+        dense_kernel,
+        (x, weight, weight if bias is None else bias),
         out,
-        workspace.parts,
-        workspace.arrived,
         len(x),
-        outputs,
-        inputs,
-        x.stride(0),
-        M=tile.outputs,
-        N=width,
+        (inputs, x.stride(0)),
+        tile or tile_of(outputs, inputs, kind_of(x.dtype)),
+        workspace,
         K=DEPTH[x.dtype],
-        SPLITS=tile.splits,
         BIASED=bias is not None,
         EVEN=inputs % DEPTH[x.dtype] == 0,
-        num_warps=warps,
-        num_stages=stages,
     )
-    return out
 
 
 def kind_of(dtype: torch.dtype) -> str:

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from specqual.contract import Method, Proposal
 from specqual.contract.checkpoint import Checkpoint
-from specqual.contract.config import LayerType
 from specqual.contract.draft import DraftConfig
 
 from ..drafts import block_of, lengths_of, proposals
 from ..memory import Memory, Store
 from ..pages import Stream
 from ..propose import Ask
+from ..streams import draft_streams
 from .attention import attention
 from .block_convolution import block_convolution
 from .embedding import embed
@@ -198,7 +198,6 @@ def load_drafter(checkpoint: Checkpoint[DraftConfig], target: DeviceTarget) -> D
         )
 
     names = [f"layers.{i}.self_attn.{side}_proj" for i in range(config.layers) for side in "kv"]
-    windows = (config.window if kind is LayerType.SLIDING else None for kind in config.layer_types)
     joint = [name for name in checkpoint.tensors if "codebook" in name or "markov" in name]
     selector = one("candidate_selector.hidden_projection") if config.selector is not None else None
     return DeviceDrafter(
@@ -212,5 +211,5 @@ def load_drafter(checkpoint: Checkpoint[DraftConfig], target: DeviceTarget) -> D
         selector,
         {name: checkpoint.read(name).float() for name in joint},
         turns_of(target.max_context + config.block_size, config.head_dim, config.rope_theta, device),
-        tuple(Stream(f"draft.{i}", config.kv_heads, config.head_dim, dtype, w) for i, w in enumerate(windows)),
+        draft_streams(config, dtype),
     )

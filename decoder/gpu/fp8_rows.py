@@ -14,8 +14,8 @@ from .audit import Case
 from .emit import emit
 from .native import NATIVE
 from .shapes import case, variants
-from .splits import Workspace, grid_of, room
-from .tiles import Tile, tile_of, width_of
+from .splits import Workspace, launch
+from .tiles import Tile, tile_of
 
 DEPTH = 128  # inputs of one step of the product
 
@@ -140,33 +140,17 @@ def linear(
     """Quantised rows times weight, e4m3 [outputs, inputs], with scales [outputs], plus a bias: [R, outputs]."""
     (outputs, inputs), rows = weight.shape, len(x.codes)
     out = torch.empty(rows, outputs, dtype=dtype, device=weight.device) if out is None else out
-    if not rows:
-        return out
-    tile = tile or tile_of(outputs, inputs, "fp8 x fp8")
-    width = width_of(rows)
-    workspace = workspace or room(outputs, rows, tile, width, weight.device)
-    warps, stages = tile.at(width)
-    rows_kernel[grid_of(outputs, rows, tile, width)](
-        x.codes,
-        x.scales,
-        weight,
-        scale,
-        scale if bias is None else bias,
+    return launch(
+        rows_kernel,
+        (*x, weight, scale, scale if bias is None else bias),
         out,
-        workspace.parts,
-        workspace.arrived,
         rows,
-        outputs,
-        inputs,
-        M=tile.outputs,
-        N=width,
+        (inputs,),
+        tile or tile_of(outputs, inputs, "fp8 x fp8"),
+        workspace,
         K=DEPTH,
-        SPLITS=tile.splits,
         BIASED=bias is not None,
-        num_warps=warps,
-        num_stages=stages,
     )
-    return out
 
 
 def linear_torch(

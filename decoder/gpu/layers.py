@@ -1,6 +1,6 @@
 """The layers of a target on the device: its weights in their own formats, and what one launch after the other does."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -117,7 +117,7 @@ def read_layer(checkpoint: Checkpoint[TargetConfig], index: int, dtype: torch.dt
     return Layer(index, kind, Siblings.of(enter, dtype, device), leave, gate_up, one("mlp.down_proj"), tensors)
 
 
-def half(heads: int, which: int):  # type: ignore[no-untyped-def]
+def half(heads: int, which: int) -> Callable[[Tensor], Tensor]:
     """Picks the rows of one of two modules whose outputs alternate, head by head."""
 
     def pick(rows: Tensor) -> Tensor:

@@ -8,12 +8,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from . import dense
 from .emit import emit
 from .native import NATIVE, product
 from .nvfp4_layout import CHUNK, Nvfp4, unlaid
 from .shapes import case, variants
-from .splits import Workspace, grid_of, room
-from .tiles import Tile, tile_of, width_of
+from .splits import Workspace, launch
+from .tiles import Tile, tile_of
 
 
 def assembly() -> str:
@@ -178,35 +179,17 @@ def linear(
     """
     if out is None:
         out = torch.empty(len(x), weight.outputs, dtype=dtype or x.dtype, device=x.device)
-    if not len(x):
-        return out
-    tile = tile or tile_of(weight.outputs, weight.inputs, "nvfp4")
-    width = width_of(len(x))
-    workspace = workspace or room(weight.outputs, len(x), tile, width, x.device)
-    warps, stages = tile.at(width)
-    nvfp4_kernel[grid_of(weight.outputs, len(x), tile, width)](
-        x,
-        weight.words,
-        weight.scales,
-        weight.outer,
-        weight.outer if bias is None else bias,
+    return launch(
+        nvfp4_kernel,
+        (x, weight.words, weight.scales, weight.outer, weight.outer if bias is None else bias),
         out,
-        workspace.parts,
-        workspace.arrived,
         len(x),
-        weight.outputs,
-        weight.words.shape[1],
-        weight.inputs,
-        x.stride(0),
-        M=tile.outputs,
-        N=width,
-        SPLITS=tile.splits,
+        (weight.words.shape[1], weight.inputs, x.stride(0)),
+        tile or tile_of(weight.outputs, weight.inputs, "nvfp4"),
+        workspace,
         BIASED=bias is not None,
         EVEN=weight.inputs % CHUNK == 0,
-        num_warps=warps,
-        num_stages=stages,
     )
-    return out
 
 
 def linear_torch(
@@ -220,10 +203,7 @@ def linear_torch(
     tile: Tile | None = None,
 ) -> Tensor:
     """The same by its definition, in float32, or in float64 for rows of float64."""
-    exact = torch.promote_types(x.dtype, torch.float32)
-    found = x.to(exact) @ unlaid(weight).to(exact).T
-    found = (found if bias is None else found + bias).to(dtype or x.dtype)
-    return found if out is None else out.copy_(found)
+    return dense.linear_torch(x, unlaid(weight), bias, out=out, dtype=dtype)
 
 
 SIGNATURE = {

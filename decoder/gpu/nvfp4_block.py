@@ -16,7 +16,7 @@ from .audit import Case
 from .emit import emit
 from .native import NATIVE
 from .quantise import codes_of, pack
-from .splits import Workspace, grid_of, room
+from .splits import Workspace, launch
 from .tiles import Tile
 
 BLOCKS = 64  # of one program of the quantiser
@@ -174,29 +174,8 @@ def linear(
     outputs, inputs = len(weight.codes), weight.codes.shape[1] * 2
     rows = len(x.codes)
     out = torch.empty(rows, outputs, dtype=dtype, device=x.codes.device) if out is None else out
-    if not rows:
-        return out
-    workspace = workspace or room(outputs, rows, TILE, WIDTH, x.codes.device)
-    block_kernel[grid_of(outputs, rows, TILE, WIDTH)](
-        x.codes,
-        x.scales,
-        weight.codes,
-        weight.scales,
-        weight.outer,
-        out,
-        workspace.parts,
-        workspace.arrived,
-        rows,
-        outputs,
-        inputs,
-        M=TILE.outputs,
-        N=WIDTH,
-        K=DEPTH,
-        SPLITS=TILE.splits,
-        num_warps=TILE.at(WIDTH)[0],
-        num_stages=TILE.at(WIDTH)[1],
-    )
-    return out
+    operands = (*x, weight.codes, weight.scales, weight.outer)
+    return launch(block_kernel, operands, out, rows, (inputs,), TILE, workspace, width=WIDTH, K=DEPTH)
 
 
 def linear_torch(

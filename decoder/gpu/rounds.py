@@ -1,6 +1,7 @@
 """What a pass is told from round to round, carried to the device in one copy."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -40,7 +41,7 @@ def told(pieces: Sequence[Piece], streams: Sequence[Stream], device: torch.devic
     lengths = [len(piece.ids) for piece in pieces]
     sides = [
         [token for piece in pieces for token in piece.ids],
-        [sum(lengths[:place]) for place in range(len(pieces) + 1)],
+        [0, *accumulate(lengths)],
         [piece.start for piece in pieces],
         [piece.memory.slot or 0 for piece in pieces],
         [piece.boundary for piece in pieces],

@@ -6,6 +6,7 @@ in two, and a lone row give the same bits.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from specqual.contract.config import LayerType, TargetConfig
 from ..memory import Store
 from ..pages import Stream
 from ..span import Pass, Span
+from ..streams import target_streams
 from ..weights import kv_scales
 from .embedding import embed
 from .heads import Turns
@@ -125,19 +127,9 @@ def load_target(
     layers = tuple(read_layer(checkpoint, index, dtype, device) for index in range(config.layers))
     output = Module(embedding, None) if config.tied else module_of([Stored.read(checkpoint, "lm_head")], dtype, device)
     turns = turns_of(config.max_context, config.rotary_dim, config.rope_theta, device)
-    streams = tuple(stream_of(checkpoint, index, dtype) for index in range(config.layers))
-    kept = tuple(stream for stream in streams if stream is not None)
+    streams = target_streams(config, dtype, partial(kv_scales, checkpoint))
     gain = gain + 1 if config.norm_plus_one else gain
-    return DeviceTarget(config, dtype, device, embedding, layers, gain, output, turns, kept, taps)
-
-
-def stream_of(checkpoint: Checkpoint[TargetConfig], index: int, dtype: torch.dtype) -> Stream | None:
-    """What a layer keeps in the pages, if it is one with attention."""
-    config, kind = checkpoint.config, checkpoint.config.layer_types[index]
-    if kind is LayerType.LINEAR:
-        return None
-    window = config.window if kind is LayerType.SLIDING else None
-    return Stream(f"target.{index}", config.kv_heads, config.head_dim, dtype, window, kv_scales(checkpoint, index))
+    return DeviceTarget(config, dtype, device, embedding, layers, gain, output, turns, streams, taps)
 
 
 def turns_of(positions: int, rotary_dim: int, theta: float, device: torch.device) -> Turns:
