@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from .interpreter import DEVICE  # isort: split
 
@@ -10,6 +11,8 @@ from specqual import fixtures
 from specqual.contract import Request, Round, Rule, Sampling, Setup, Tokens
 from specqual.decoder import make
 from specqual.decoder.engine import Engine
+from specqual.decoder.memory import Memory
+from specqual.decoder.span import Span
 
 WHERE = "cuda" if DEVICE == "cuda" else "interpreter"
 REQUESTS = [
@@ -41,3 +44,24 @@ def said(engine: Engine) -> tuple[list[list[int]], list[tuple[int, int]]]:
 )
 def test_the_kernels_say_what_the_host_says(target: str, draft: str | None) -> None:
     assert said(decoder(target, draft, WHERE)) == said(decoder(target, draft, "cpu"))
+
+
+def test_a_state_that_is_marked_inside_of_a_span_is_kept_and_changes_no_bit() -> None:
+    engine, ids, place = decoder("nano/hybrid", None, WHERE), (3, 9, 4, 7, 5), 3
+    target, store = engine._target, engine._store
+
+    def memory(end: int) -> Memory:
+        found = store.take(store.most_pages(end, end))
+        assert found is not None
+        store.extend(found, target.streams, end)
+        return found
+
+    slot, short, whole = store.slots.take(), memory(place), memory(len(ids))
+    assert slot is not None and short.slot is not None
+    cut = target.forward([Span(ids, 0, memory(len(ids)), len(ids), 1, (place, slot))], store)
+    target.forward([Span(ids[:place], 0, short, place, 0)], store)
+    for layer in store.slots.layers:
+        kept, expected = (store.slots.at(one, layer, place, 0) for one in (slot, short.slot))
+        assert torch.equal(kept[0], expected[0]) and torch.equal(kept[1], expected[1])
+        assert kept[0].any()
+    assert torch.equal(cut.logits[0], target.forward([Span(ids, 0, whole, len(ids), 1)], store).logits[0])
