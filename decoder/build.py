@@ -111,6 +111,7 @@ def make(setup: Setup) -> Engine:
     if setup.draft is not None and options.ngram is not None:
         raise ValueError("ngram: excludes a draft checkpoint")
     checkpoint = None if is_table(setup.target) else open_target(setup.target)
+    _fit_for(options, dtype)
     device = device_of(options.device)
     target, proposer = _models(setup, options, checkpoint, dtype, device)
     if options.selector_rows is not None and proposer is not None and proposer.method not in SELECTING:
@@ -143,6 +144,17 @@ def make(setup: Setup) -> Engine:
 
         kernels = device_kernels(device)
     return Engine(target, proposer, store, prefixes, claims, text, options.policies, options.remembered, kernels)
+
+
+def _fit_for(options: Options, dtype: torch.dtype) -> None:
+    """ValueError for what the kernels of a device do not have: they are what would be claimed."""
+    if options.device == "cpu":
+        return
+    if dtype is torch.float64:
+        raise ValueError(f"dtype: must be float32 or bfloat16 on device {options.device}, got float64")
+    for name, only in (("attention", "own"), ("invariant", 1)):
+        if getattr(options, name) != only:
+            raise ValueError(f"{name}: must be {only} on device {options.device}, got {getattr(options, name)}")
 
 
 def _models(

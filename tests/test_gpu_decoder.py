@@ -1,6 +1,7 @@
 """The decoder on its kernels, in Triton's interpreter where there is no GPU: what the host says, token for token."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,6 +26,17 @@ def decoder(target: str, draft: str | None, device: str) -> Engine:
     found = None if draft is None else Path(fixtures.path(draft))
     rule = Rule.NONE if draft is None else Rule.RATIO
     return make(Setup(target=Path(fixtures.path(target)), draft=found, rule=rule, options={"device": device}))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "options", "field"),
+    [("float64", {}, "dtype"), (None, {"attention": "sdpa"}, "attention"), (None, {"invariant": 0}, "invariant")],
+)
+def test_what_the_kernels_do_not_have_is_refused_by_field(
+    dtype: str | None, options: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{field}: must be .* on device {WHERE}"):
+        make(Setup(target=Path(fixtures.path("nano/dense")), dtype=dtype, options=options | {"device": WHERE}))
 
 
 def said(engine: Engine) -> tuple[list[list[int]], list[tuple[int, int]]]:
