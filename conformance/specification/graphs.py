@@ -26,7 +26,8 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "Two captured sizes in turn, and within one tick, keep to their own buffers.",
         "",
-        f"{ALONE}; a bucket that changes every other tick, rounds without drafts beside drafted ones",
+        f"{ALONE}; a bucket that changes every other tick, rounds without drafts beside drafted ones, and budgets that "
+        "end at unlike times",
         "K25 (outputs in the memory of another captured size)",
     ),
     (
