@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from specqual.contract.keys import parse_json
+
 from .adjudicate import FORMAT, SHARE, compare, flips, paired, sealed_up, status_of
 from .evidence import MalformedEvidence, decide
 from .kinds import Case
@@ -47,11 +49,11 @@ def read(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise BadReport(f"{path.name}: is larger than {LARGEST_FILE} bytes")
-        content = json.loads(path.read_bytes())
-        canonical(content)  # no infinity in disguise, no depth without end
+        content = parse_json(path.read_bytes())
+        canonical(content)  # no infinity in disguise
     except OSError as error:
         raise BadReport(f"{path.name}: cannot be read ({error.strerror or error})") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BadReport(f"{path.name}: is truncated or no JSON ({error})") from None
     if not isinstance(content, dict):
         raise BadReport(f"{path.name}: is not a report of recorded runs")

@@ -7,6 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
 
+from specqual.contract.keys import parse_json
+
 IDS = ("prompt_ids", "output_ids")
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
@@ -89,8 +91,8 @@ def read_log(path: Path) -> Log:
 
 def _object(path: Path, number: int, raw: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(raw, object_pairs_hook=_unique, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
+        fields = parse_json(raw, object_pairs_hook=_unique, parse_constant=_no_number)
+    except ValueError as error:
         raise BadLog(path, number, "line", f"is not readable JSON ({error})") from None
     if not isinstance(fields, dict):
         raise BadLog(path, number, "line", "must hold a JSON object")

@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from specqual.contract.keys import parse_json
+
 from .clauses import ordered
 from .html import page
 from .junit import junit
@@ -163,9 +165,9 @@ def _line(number: int, raw: bytes) -> dict[str, Any]:
     if len(raw) > LARGEST_LINE:
         raise BadReport(f"line {number}: is longer than {LARGEST_LINE} bytes")
     try:
-        line = json.loads(raw, parse_constant=_refuse)
-        canonical(line)  # what cannot be written, such as an infinity in disguise or a depth without end, was not
-    except (ValueError, RecursionError) as error:
+        line = parse_json(raw, parse_constant=_refuse)
+        canonical(line)  # what cannot be written, such as an infinity in disguise, was not
+    except ValueError as error:
         raise BadReport(f"line {number}: is not JSON ({error})") from None
     if not isinstance(line, dict) or line.get("type") not in ("header", "verdict", "footer"):
         raise BadReport(f"line {number}: is not a line of a report")

@@ -1,14 +1,38 @@
 """Reading a JSON object with strict accounting: every key is used, named as inert, or refused."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from .errors import CheckpointError
 
 LARGEST_JSON = 16 * 2**20  # bytes; a config.json is a few kilobytes, an index of shards a few megabytes
+DEEPEST = 64  # lists and objects inside of each other; a configuration has four, a report of a run a dozen
 _MISSING = object()
+
+
+def parse_json(raw: bytes, **hooks: Callable[[Any], Any]) -> Any:
+    """Parse JSON that somebody else wrote; ValueError for what is none, or is nested deeper than DEEPEST.
+
+    How deep Python itself goes differs from version to version, and between its parser and all that reads the result.
+    `hooks` are those of json.loads.
+    """
+    try:
+        content = json.loads(raw, **hooks)  # type: ignore[arg-type]
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+    inside = [content]
+    for _ in range(DEEPEST + 1):
+        inside = [
+            item
+            for value in inside
+            if isinstance(value, dict | list)
+            for item in (value.values() if isinstance(value, dict) else value)
+        ]
+        if not inside:
+            return content
+    raise ValueError(f"lists and objects are nested more than {DEEPEST} deep")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -16,10 +40,10 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > LARGEST_JSON:
             raise CheckpointError(path.name, f"larger than {LARGEST_JSON} bytes")
-        content = json.loads(path.read_bytes(), object_pairs_hook=_unique)
+        content = parse_json(path.read_bytes(), object_pairs_hook=_unique)
     except FileNotFoundError:
         raise CheckpointError(path.name, f"no such file in {path.parent}") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(path.name, f"is not readable JSON ({error})") from None

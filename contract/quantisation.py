@@ -87,8 +87,8 @@ def _patterns(keys: Keys, key: str) -> tuple[str, ...]:
         if item.startswith("re:"):
             try:
                 re.compile(item[3:])
-            except re.error as error:
-                raise CheckpointError(keys.name(key), f"{item!r} is not a regular expression ({error})") from None
+            except (re.error, OverflowError, RecursionError) as error:
+                raise CheckpointError(keys.name(key), f"{item[:60]!r} is not a regular expression ({error})") from None
     return tuple(value)
 
 

@@ -336,6 +336,9 @@ def test_a_cache_in_fp8_is_found_under_both_names() -> None:
         (PACKED | {"sparsity_config": {"format": "dense"}}, "sparsity_config"),
         (PACKED | {"config_groups": {"a": {"targets": ["Linear"], "weights": WEIGHTS | {"num_bits": 8}}}}, "num_bits"),
         (PACKED | {"config_groups": {"a": {"targets": ["Linear"]}, "b": {}}}, "config_groups: must hold exactly one"),
+        (PACKED | {"ignore": ["re:(x"]}, "ignore: 're:(x' is not a regular expression"),
+        (PACKED | {"ignore": ["re:" + "(" * 5000]}, "is not a regular expression"),
+        (PACKED | {"ignore": ["re:x{99999999999}"]}, "is not a regular expression"),
     ],
 )
 def test_a_quantisation_that_is_not_evaluated_is_refused_by_name(content: dict[str, Any], field: str) -> None:

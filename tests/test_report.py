@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from specqual.cli import main
 from specqual.conformance.audit import audit
 from specqual.conformance.report import BadReport, load
+from specqual.contract.keys import DEEPEST, parse_json
 
 from .reports import HOSTILE, RUN, lines, resealed, result, rewrite, written
 
@@ -161,19 +162,32 @@ def values(expected: Any, actual: Any, **more: Any) -> dict[str, Any]:
     [
         values(0.5, 10**400),
         values(0.5, 0.5, tolerance=10**400),
-        values(nested(400), nested(400)),
         {
             "kind": "counts",
             "cases": [{"label": "", "p": [1e-18, 1.0], "counts": [1, 10**18], "alpha": 1e-6, "slack": 0.0}],
             "guards": [],
         },
     ],
-    ids=["huge integer", "huge tolerance", "deep lists", "more samples than anybody draws"],
+    ids=["huge integer", "huge tolerance", "more samples than anybody draws"],
 )
-def test_numbers_and_depths_beyond_reason_are_refused_at_once(tmp_path, evidence):
+def test_numbers_beyond_reason_are_refused_at_once(tmp_path, evidence):
     written(tmp_path, result() | {"evidence": evidence | {"notes": {}}})
     with pytest.raises(BadReport, match="line 2: GE-1: evidence"):
         audit(tmp_path)
+
+
+def test_depths_beyond_reason_are_refused_while_a_line_is_read(tmp_path):
+    written(tmp_path, result() | {"evidence": values(nested(DEEPEST), nested(DEEPEST)) | {"notes": {}}})
+    with pytest.raises(BadReport, match=f"line 2: is not JSON .*more than {DEEPEST} deep"):
+        audit(tmp_path)
+
+
+def test_how_deep_a_file_may_be_nested_does_not_depend_on_the_interpreter():
+    for depth, opening, closing in ((DEEPEST, b"[", b"]"), (DEEPEST, b'{"x":', b"}")):
+        assert parse_json(opening * depth + b"0" + closing * depth)
+        for deeper in (depth + 1, 20 * depth, 2000 * depth):  # the last is too deep for any parser
+            with pytest.raises(ValueError):
+                parse_json(opening * deeper + b"0" + closing * deeper)
 
 
 @pytest.mark.parametrize(
