@@ -52,6 +52,7 @@ class Effort:
 
 EFFORTS = {
     Profile.QUICK: Effort(4, 32, 12, 12, 12, 2_400, 48, 0.45, 24, 3, 4, 60, 48),
+    Profile.DEVICE: Effort(4, 48, 12, 24, 12, 2_400, 48, 0.45, 24, 3, 4, 24, 96),
     Profile.CORE: Effort(16, 96, 24, 100, 60, 40_000, 160, 0.15, 100, 100, 4, 200, 300),
     Profile.NIGHTLY: Effort(16, 96, 24, 100, 60, 100_000, 1_000, 0.12, 100, 2_000, 4, 200, 2_000),
     Profile.CERTIFY: Effort(32, 192, 32, 400, 400, 400_000, 2_100, 0.1, 200, 400, 8, 400, 1_000),
@@ -109,7 +110,7 @@ class Lab:
     @property
     def thorough(self) -> bool:
         """Whether cases are taken in full that a quick run takes in part."""
-        return self.run.profile is not Profile.QUICK
+        return self.run.profile not in (Profile.QUICK, Profile.DEVICE)
 
     def has(self, feature: str) -> bool:
         """Whether this feature is to be drawn."""

@@ -102,6 +102,7 @@ class OwnPlan:
 
 OWN = {
     Profile.QUICK: (OwnPlan(2, 3),),
+    Profile.DEVICE: (OwnPlan(2, 3),),
     Profile.CORE: (OwnPlan(2, 4), OwnPlan(3, 3)),
     Profile.NIGHTLY: (OwnPlan(2, 4), OwnPlan(3, 3)),
     Profile.CERTIFY: (OwnPlan(2, 4), OwnPlan(3, 3), OwnPlan(2, 3, n=2)),

@@ -14,7 +14,9 @@ import pytest
 
 from specqual import fixtures
 from specqual.conformance.clauses import CLAUSES
+from specqual.conformance.options import listed
 from specqual.conformance.plugin import HERE, asked
+from specqual.conformance.verdicts import Profile
 
 TARGET = fixtures.path("table/chain")
 WIDE, NARROW = fixtures.path("small/hybrid"), fixtures.path("nano/hybrid-dflash2")
@@ -166,7 +168,7 @@ def test_an_open_clause_fails_under_certify_only(toy):
     [
         (("--clause", "GE-99"), "--clause: no clause is named 'GE-99'"),
         (("--seed", "x"), "--seed: must be an integer"),
-        (("--profile", "fast"), "--profile: must be one of quick, core, nightly, certify"),
+        (("--profile", "fast"), "--profile: must be one of quick, device, core, nightly, certify"),
         (("--rule", "fair"), "--rule: must be one of"),
         (("--option", "colour"), "--option: must look like key=value"),
         (("--option", "colour=red"), "colour: unknown option"),
@@ -272,3 +274,8 @@ def test_the_clone_and_the_package_run_the_same_tests(run):
         found = run(*options, package=package)
         assert found.returncode == 0, found.stdout
         assert "1 passed" in found.stdout
+
+
+def test_the_profile_of_a_device_is_the_chapters_that_kernels_can_break_whole():
+    chapters = "GE RWD REC DRF ISO GRF NUM".split()
+    assert listed(Profile.DEVICE) == {name for name in CLAUSES if name.split("-")[0] in chapters}

@@ -194,7 +194,7 @@ def test_evidence_of_no_known_form_is_malformed():
 
 def test_the_documented_table_is_the_one_in_use():
     rows = [line.strip("| \n").split(" | ") for line in (DOCS / "outcomes.md").read_text().splitlines()]
-    documented = {row[0]: row[1:] for row in rows if len(row) == 5 and row[0] in set(Verdict)}
+    documented = {row[0]: row[1:] for row in rows if len(row) == 1 + len(Profile) and row[0] in set(Verdict)}
     assert documented == {str(verdict): [str(OUTCOMES[verdict][profile]) for profile in Profile] for verdict in Verdict}
 
 
