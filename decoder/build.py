@@ -28,7 +28,7 @@ from specqual.contract.schema import target_linears
 from .attention import BACK_ENDS
 from .block import BlockDrafter, load_drafter
 from .engine import Engine
-from .gpu.need import device_of
+from .gpu import need
 from .kernels import kernels_of
 from .memory import Store
 from .pages import Pages
@@ -38,7 +38,7 @@ from .propose import Ngram, Proposer
 from .schedule import LONGEST_CHUNK
 from .slots import Slots
 from .span import Target
-from .table import is_table, load_table
+from .table import Table, is_table, load_table
 from .target import Transformer, load_target
 from .text import Text
 from .tile import TILE, Tiling
@@ -47,7 +47,7 @@ RULES = (Rule.NONE, Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH)
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
 SELECTING = (Method.DFLASH2, Method.DFLASH_SELECTOR)
 LEAST = {"prefixes": 0, "remembered": 16, "draft_context": 0, "invariant": 0}  # of the options; 1 for all others
-NAMED = {"attention": tuple(BACK_ENDS), "device": ("cpu", "cuda", "interpreter")}  # options that are names
+NAMED = {"attention": (*BACK_ENDS, "flash"), "device": ("cpu", "cuda", "interpreter")}  # options that are names
 SPLIT = 1536  # inputs of a product from which on its bits depend on the number of threads, as measured
 LOOKED_UP = 4  # K of prompt lookup where the setup names none
 
@@ -57,9 +57,10 @@ class Options:
     """The decoder's own options: `ngram` looks up suffixes of so many tokens instead of using a drafter; `samples` may
     be in at once; `pages` of the pool, by default enough for each of them to fill the context; `prefixes` kept in the
     prefix cache, counted in chunks of 64 tokens, 0 for none; `remembered` requests keep their rounds after their end.
-    `attention` is "own" or torch's "sdpa", and `invariant` 0 runs all rows of a pass in one call instead of tile by
-    tile: both show what the promise about bits costs, and do not make it. `device` "cuda" runs the Triton kernels, and
-    "interpreter" runs the same kernels on the host, slowly. The others are those of Policies."""
+    `attention` is "own", torch's "sdpa" or, on a GPU, "flash" for flash-attn, and `invariant` 0 runs all rows of a pass
+    in one call instead of tile by tile: they show what the promise about bits costs, and do not make it. `device`
+    "cuda" runs the Triton kernels, and "interpreter" runs the same kernels on the host, slowly. The others are those of
+    Policies."""
 
     ngram: int | None = None
     samples: int = 16
@@ -112,7 +113,9 @@ def make(setup: Setup) -> Engine:
         raise ValueError("ngram: excludes a draft checkpoint")
     checkpoint = None if is_table(setup.target) else open_target(setup.target)
     _fit_for(options, dtype)
-    device = device_of(options.device)
+    device = need.device_of(options.device)
+    if options.attention == "flash":
+        need.flash(device, dtype)
     target, proposer = _models(setup, options, checkpoint, dtype, device)
     if options.selector_rows is not None and proposer is not None and proposer.method not in SELECTING:
         raise ValueError("selector_rows: this drafter has no selector")
@@ -142,7 +145,7 @@ def make(setup: Setup) -> Engine:
     if device is not None:
         from .gpu.kernels import kernels_of as device_kernels
 
-        kernels = device_kernels(device)
+        kernels = device_kernels(device, dtype)
     return Engine(target, proposer, store, prefixes, claims, text, options.policies, options.remembered, kernels)
 
 
@@ -152,9 +155,8 @@ def _fit_for(options: Options, dtype: torch.dtype) -> None:
         return
     if dtype is torch.float64:
         raise ValueError(f"dtype: must be float32 or bfloat16 on device {options.device}, got float64")
-    for name, only in (("attention", "own"), ("invariant", 1)):
-        if getattr(options, name) != only:
-            raise ValueError(f"{name}: must be {only} on device {options.device}, got {getattr(options, name)}")
+    if options.invariant != 1:
+        raise ValueError(f"invariant: must be 1 on device {options.device}, got {options.invariant}")
 
 
 def _models(
@@ -177,8 +179,9 @@ def _models(
     if device is not None:
         from .gpu import drafter as gpu_drafter
         from .gpu import target as gpu_target
+        from .gpu.attention_backends import BACK_ENDS as THEIRS
 
-        there = gpu_target.load_target(checkpoint, dtype, taps, device)
+        there = gpu_target.load_target(checkpoint, dtype, taps, device, THEIRS[options.attention])
         return there, lookup if drafter is None else gpu_drafter.load_drafter(drafter, there)
     how = Tiling(TILE if options.invariant else None), BACK_ENDS[options.attention]
     target = load_target(checkpoint, dtype, taps, *how)
@@ -186,9 +189,10 @@ def _models(
 
 
 def _bitwise(target: Target, proposer: Proposer | None, options: Options) -> bool:
-    """Whether a row's bits depend on its request alone: a table's do, and those of the kernels on a device."""
+    """Whether a row's bits depend on its request alone: a table's do, and those of the kernels on a device, unless
+    attention is a library's."""
     if not isinstance(target, Transformer):
-        return True
+        return isinstance(target, Table) or options.attention == "own"
     longest = max(target.longest_product, proposer.longest_product if isinstance(proposer, BlockDrafter) else 0)
     settled = torch.get_num_threads() == 1 or longest < SPLIT
     return settled and options.attention == "own" and bool(options.invariant)

@@ -12,6 +12,7 @@ from .interpreter import DEVICE, ints  # isort: split
 from specqual.decoder.gpu import attention as module
 from specqual.decoder.gpu import codes
 from specqual.decoder.gpu.attention import attention, attention_torch
+from specqual.decoder.gpu.attention_backends import BACK_ENDS
 from specqual.decoder.gpu.spans import Spans
 from specqual.decoder.view import PAGE
 
@@ -83,13 +84,14 @@ CASES = {
 SAMPLES = [Sample(37, 3), Sample(0, 0), Sample(0, 5, 3), Sample(70, 1, 6, 2)]
 
 
+@pytest.mark.parametrize("back_end", ["own", "sdpa"])
 @pytest.mark.parametrize("name", CASES)
-def test_a_kernel_is_exact(name: str) -> None:
+def test_a_back_end_is_exact(name: str, back_end: str) -> None:
     dtype, cached, options = CASES[name]
     call = asked(SAMPLES, dtype, cached, **options)
     expected = attention_torch(**call).double()  # type: ignore[arg-type]
     near = {torch.float32: 1e-5, torch.bfloat16: 2e-2}[dtype]
-    torch.testing.assert_close(attention(**call).double(), expected, rtol=near, atol=near)  # type: ignore[arg-type]
+    torch.testing.assert_close(BACK_ENDS[back_end](**call).double(), expected, rtol=near, atol=near)
 
 
 @pytest.mark.parametrize("name", ["window", "codes"])

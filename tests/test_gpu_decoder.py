@@ -22,21 +22,41 @@ REQUESTS = [
 ]
 
 
-def decoder(target: str, draft: str | None, device: str) -> Engine:
+def decoder(target: str, draft: str | None, device: str, **options: str) -> Engine:
     found = None if draft is None else Path(fixtures.path(draft))
     rule = Rule.NONE if draft is None else Rule.RATIO
-    return make(Setup(target=Path(fixtures.path(target)), draft=found, rule=rule, options={"device": device}))
+    return make(
+        Setup(target=Path(fixtures.path(target)), draft=found, rule=rule, options={"device": device, **options})
+    )
 
 
 @pytest.mark.parametrize(
     ("dtype", "options", "field"),
-    [("float64", {}, "dtype"), (None, {"attention": "sdpa"}, "attention"), (None, {"invariant": 0}, "invariant")],
+    [("float64", {}, "dtype"), (None, {"invariant": 0}, "invariant")],
 )
 def test_what_the_kernels_do_not_have_is_refused_by_field(
     dtype: str | None, options: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(ValueError, match=f"^{field}: must be .* on device {WHERE}"):
         make(Setup(target=Path(fixtures.path("nano/dense")), dtype=dtype, options=options | {"device": WHERE}))
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "problem"),
+    [("cpu", "bfloat16", "needs device cuda"), ("interpreter", "bfloat16", "needs device cuda")],
+)
+def test_flash_attention_is_refused_where_it_cannot_run(device: str, dtype: str, problem: str) -> None:
+    options = {"device": device, "attention": "flash"}
+    with pytest.raises(ValueError, match=f"^attention: flash {problem}"):
+        make(Setup(target=Path(fixtures.path("nano/dense")), dtype=dtype, options=options))
+
+
+def test_a_librarys_attention_says_the_same_here_and_promises_no_bits() -> None:
+    torchs = decoder("nano/dense", "nano/dense-dflash", WHERE, attention="sdpa")
+    own = decoder("nano/dense", "nano/dense-dflash", "cpu")
+    assert not torchs.claims.greedy.bitwise and torchs.claims.attention == "sdpa"
+    assert own.claims.greedy.bitwise
+    assert said(torchs) == said(own)
 
 
 def said(engine: Engine) -> tuple[list[list[int]], list[tuple[int, int]]]:

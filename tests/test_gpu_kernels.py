@@ -13,7 +13,7 @@ from specqual.decoder import kernels as host
 from specqual.decoder.gpu.kernels import kernels_of
 from specqual.decoder.tile import TILED
 
-BOTH = kernels_of(torch.device(DEVICE)), host.kernels_of(TILED)
+BOTH = kernels_of(torch.device(DEVICE), torch.float32), host.kernels_of(TILED)
 
 
 def noise(seed: int, *shape: int) -> Tensor:

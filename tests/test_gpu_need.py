@@ -36,6 +36,20 @@ def test_without_a_gpu_torchs_own_reason_is_given(monkeypatch: pytest.MonkeyPatc
             need.gpu()
 
 
+def test_what_flash_attention_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = torch.device("cuda")
+    with pytest.raises(ValueError, match=r"^attention: flash needs dtype bfloat16, got float32$"):
+        need.flash(there, torch.float32)
+    monkeypatch.setattr(need, "find_spec", lambda name: None)
+    with pytest.raises(
+        Unsupported, match=r"^attention: flash needs flash-attn, .* \(pip install 'specqual\[flash\]'\)$"
+    ):
+        need.flash(there, torch.bfloat16)
+    assert not need.has_flash(there, torch.bfloat16)
+    monkeypatch.setattr(need, "find_spec", lambda name: object())
+    assert need.has_flash(there, torch.bfloat16)
+
+
 def test_an_old_gpu_is_refused_and_a_new_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     present(monkeypatch, (8, 6))
     with pytest.raises(Unsupported, match=r"device: has compute capability 8.6, and the GPU kernels need 9.0"):

@@ -15,7 +15,6 @@ from ..memory import Memory, Store
 from ..pages import Stream
 from ..propose import Ask
 from ..streams import draft_streams
-from .attention import attention
 from .block_convolution import block_convolution
 from .embedding import embed
 from .gated import silu_mul
@@ -153,7 +152,7 @@ class DeviceDrafter:
             most=there.most,
             depth=config.head_dim,
         )
-        seen = attention(
+        seen = self.target.attention(
             query,
             place.cache,
             place.table,

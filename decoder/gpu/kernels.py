@@ -13,7 +13,7 @@ from torch import Tensor
 from specqual.contract.kernels import Kernels, Seen, Slots, Steps
 
 from ..view import PAGE
-from .attention import attention
+from .attention_backends import BACK_ENDS, Attention, present
 from .block_convolution import block_convolution
 from .heads import Turns, heads
 from .norm import rms_norm
@@ -22,12 +22,12 @@ from .spans import Ledger, Log, Spans
 from .top import top
 
 
-def kernels_of(device: torch.device) -> Kernels:
+def kernels_of(device: torch.device, dtype: torch.dtype) -> Kernels:
     """All kernels that can be called by themselves, in float32 or bfloat16."""
     return Kernels(
         norm=partial(run_norm, device),
         rotate=partial(run_rotate, device),
-        attention={"own": partial(run_attention, device)},
+        attention={name: partial(run_attention, device, BACK_ENDS[name]) for name in present(device, dtype)},
         recurrence=partial(run_recurrence, device),
         block_convolution=partial(run_block_convolution, device),
         best=partial(run_best, device),
@@ -55,7 +55,9 @@ def run_rotate(device: torch.device, x: Tensor, positions: Sequence[int], rotary
     return heads(rows, other, other, None, turns, 0.0, spans, most=1, depth=depth)[0].cpu()
 
 
-def run_attention(device: torch.device, spans: Sequence[Seen], window: int | None, causal: bool) -> list[Tensor]:
+def run_attention(
+    device: torch.device, back_end: Attention, spans: Sequence[Seen], window: int | None, causal: bool
+) -> list[Tensor]:
     """Through pages of their own."""
     kv_heads, depth = spans[0].key.shape[1:]
     counts = [-(-len(span.key) // PAGE) for span in spans]
@@ -67,7 +69,7 @@ def run_attention(device: torch.device, spans: Sequence[Seen], window: int | Non
         table.append([*range(end, end + count), *[0] * (max(counts) - count)])
         end += count
     lengths = [len(span.query) for span in spans]
-    found = attention(
+    found = back_end(
         torch.cat([span.query for span in spans]).to(device),
         torch.cat(cache).flatten(1).to(device),
         torch.tensor(table, dtype=torch.int32, device=device),

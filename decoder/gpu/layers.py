@@ -11,7 +11,7 @@ from specqual.contract.config import LayerType, TargetConfig
 
 from ..memory import Store
 from ..pages import Pages
-from .attention import attention
+from .attention_backends import Attention
 from .convolution import convolution
 from .gated import silu_mul
 from .gated_norm import gated_norm
@@ -45,7 +45,9 @@ def place_of(pages: Pages, name: str, told: Told) -> Place:
     return Place(pages.cache(stream), told.tables[name], stream.scales or (1.0, 1.0))
 
 
-def attend(config: TargetConfig, turns: Turns, layer: Layer, x: Tensor, told: Told, store: Store) -> Tensor:
+def attend(
+    config: TargetConfig, turns: Turns, attention: Attention, layer: Layer, x: Tensor, told: Told, store: Store
+) -> Tensor:
     """Attention of normed rows [R, H], whose keys and values go into the pages."""
     query, key, value, *gate = layer.enter(x)
     tensors = layer.tensors

@@ -19,6 +19,8 @@ from ..pages import Stream
 from ..span import Pass, Span
 from ..streams import target_streams
 from ..weights import kv_scales
+from .attention import attention
+from .attention_backends import Attention
 from .embedding import embed
 from .heads import Turns
 from .layers import Layer, attend, read_layer, recur, widen
@@ -42,6 +44,7 @@ class DeviceTarget:
     turns: Turns
     streams: tuple[Stream, ...]
     taps: tuple[int, ...] = ()
+    attention: Attention = attention
 
     @property
     def vocab_size(self) -> int:
@@ -100,7 +103,7 @@ class DeviceTarget:
         if layer.kind is LayerType.LINEAR:
             assert isinstance(store.slots, DeviceSlots)
             return recur(self.config, layer, x, there, store.slots)
-        return attend(self.config, self.turns, layer, x, there, store)
+        return attend(self.config, self.turns, self.attention, layer, x, there, store)
 
     def _judge(self, x: Tensor, spans: Sequence[Span], pieces: Sequence[Piece]) -> tuple[Tensor, ...]:
         """Logits [judged, V] float32 of the last rows of each piece, on the host."""
@@ -118,7 +121,11 @@ class DeviceTarget:
 
 
 def load_target(
-    checkpoint: Checkpoint[TargetConfig], dtype: torch.dtype, taps: tuple[int, ...], device: torch.device
+    checkpoint: Checkpoint[TargetConfig],
+    dtype: torch.dtype,
+    taps: tuple[int, ...],
+    device: torch.device,
+    attention: Attention = attention,
 ) -> DeviceTarget:
     """Lay out every weight of an accounted checkpoint once, in the format that it is stored in."""
     config = checkpoint.config
@@ -129,7 +136,7 @@ def load_target(
     turns = turns_of(config.max_context, config.rotary_dim, config.rope_theta, device)
     streams = target_streams(config, dtype, partial(kv_scales, checkpoint))
     gain = gain + 1 if config.norm_plus_one else gain
-    return DeviceTarget(config, dtype, device, embedding, layers, gain, output, turns, streams, taps)
+    return DeviceTarget(config, dtype, device, embedding, layers, gain, output, turns, streams, taps, attention)
 
 
 def turns_of(positions: int, rotary_dim: int, theta: float, device: torch.device) -> Turns:
