@@ -102,7 +102,7 @@ def make(setup: Setup) -> Engine:
 
     A draft length without a drafter makes room for scripted drafts; Rule.NONE switches speculation off. Raises
     ValueError naming an unknown option or value, CheckpointError for a bad checkpoint, Unsupported for a rule that it
-    does not have.
+    does not have, and for a device, a package or memory that is not there.
     """
     options, dtype = Options.of(setup.options), DTYPES.get(setup.dtype or "float32")
     if dtype is None:
@@ -116,13 +116,15 @@ def make(setup: Setup) -> Engine:
     device = need.device_of(options.device)
     if options.attention == "flash":
         need.flash(device, dtype)
-    target, proposer = _models(setup, options, checkpoint, dtype, device)
+    with need.room("target", "its weights, with the drafter's, do not fit into memory"):
+        target, proposer = _models(setup, options, checkpoint, dtype, device)
     if options.selector_rows is not None and proposer is not None and proposer.method not in SELECTING:
         raise ValueError("selector_rows: this drafter has no selector")
     longest = 0 if setup.rule is Rule.NONE else _draft_length(setup.draft_length, proposer)
     file = setup.target / "tokenizer.json"
     text = Text(file) if file.exists() else None
-    store = _store(target, checkpoint, proposer, options, longest, dtype, device)
+    with need.room("pages", "pool and states do not fit into memory; ask for fewer pages, samples or prefixes"):
+        store = _store(target, checkpoint, proposer, options, longest, dtype, device)
     rule, bitwise = setup.rule if longest else Rule.NONE, _bitwise(target, proposer, options)
     claims = Claims(
         engine="specqual.decoder",

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from specqual.contract import Unsupported
+from specqual import fixtures
+from specqual.contract import Setup, Unsupported
+from specqual.decoder import make
 from specqual.decoder.gpu import need
 
 
@@ -11,6 +13,7 @@ def present(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> Non
     monkeypatch.setattr(need, "find_spec", lambda name: object())
     monkeypatch.setattr(torch.cuda, "init", lambda: None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    monkeypatch.setattr(need, "probe", lambda: None)
 
 
 def test_without_triton_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +37,34 @@ def test_without_a_gpu_torchs_own_reason_is_given(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(torch.cuda, "init", init)
         with pytest.raises(Unsupported, match=r"device: no GPU can be used \((The NVIDIA driver .* 11040\)\.|no)\)$"):
             need.gpu()
+
+
+def test_a_torch_that_was_built_for_other_gpus_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    present(monkeypatch, (12, 0))
+
+    def probe() -> None:
+        raise RuntimeError("CUDA error: no kernel image is available for execution on the device\nmore")
+
+    monkeypatch.setattr(need, "probe", probe)
+    with pytest.raises(Unsupported, match=r"device: no GPU can be used \(CUDA error: no kernel image .* device\)$"):
+        need.gpu()
+
+
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+def test_a_pool_that_memory_does_not_hold_is_refused_by_name(device: str) -> None:
+    asked = Setup(target=fixtures.path("nano/dense"), options={"device": device, "pages": 10**12})
+    with pytest.raises(Unsupported, match=r"^pages: pool and states do not fit into memory; .*allocate memory"):
+        make(asked)
+
+
+def test_memory_that_a_device_lacks_is_told_by_what_it_was_for_and_nothing_else_is_hidden() -> None:
+    with (
+        pytest.raises(Unsupported, match=r"^target: weights \(CUDA out of memory\.\)$"),
+        need.room("target", "weights"),
+    ):
+        raise torch.OutOfMemoryError("CUDA out of memory.\nmore")
+    with pytest.raises(RuntimeError, match="^shapes differ$"), need.room("target", "weights"):
+        raise RuntimeError("shapes differ")
 
 
 def test_what_flash_attention_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

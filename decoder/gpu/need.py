@@ -1,5 +1,7 @@
 """What the kernels need, and one clear message where it is missing."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 import torch
@@ -43,12 +45,30 @@ def gpu() -> None:
     try:
         torch.cuda.init()
         found = torch.cuda.get_device_capability()
+        probe()
     except (RuntimeError, AssertionError) as error:  # what torch raises without CUDA, without a driver, with an old one
         reason = str(error).strip().splitlines()[0]
         raise Unsupported(f"device: no GPU can be used ({reason})") from error
     if found < CAPABILITY:
         least = ".".join(map(str, CAPABILITY))
         raise Unsupported(f"device: has compute capability {found[0]}.{found[1]}, and the GPU kernels need {least}")
+
+
+def probe() -> None:
+    """Launch a kernel of torch's own; RuntimeError if this torch was built for other GPUs."""
+    torch.zeros(1, device="cuda").item()
+
+
+@contextmanager
+def room(field: str, what: str) -> Iterator[None]:
+    """Raise Unsupported naming a field, with torch's own reason, where memory for what is made within does not do."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[0]
+        if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in reason:
+            raise
+        raise Unsupported(f"{field}: {what} ({reason})") from error
 
 
 def device_of(name: str) -> torch.device | None:
