@@ -12,7 +12,7 @@ from random import Random
 
 import numpy as np
 
-from specqual.contract import Method, Request, Sampling
+from specqual.contract import DraftFormat, Method, Request, Sampling
 from specqual.contract.errors import CheckpointError
 from specqual.reference.drafter import DraftContext, load_drafter
 from specqual.reference.sampling import Law, order
@@ -40,10 +40,10 @@ Draft = Callable[[Request, Sequence[int]], Law | None]
 """The law q [V] that the first draft behind a prompt and its output is drawn from; None where nobody knows."""
 
 
-def drafter_of(judge: Judge, draft: Path | None) -> Draft:
+def drafter_of(judge: Judge, draft: Path | None, draft_format: DraftFormat = DraftFormat.STORED) -> Draft:
     """The configured drafter's own law, as far as the reference can load it."""
     try:
-        drafter = load_drafter(draft, judge.target) if draft is not None else None
+        drafter = load_drafter(draft, judge.target, draft_format=draft_format) if draft is not None else None
     except CheckpointError:
         drafter = None  # a table's, or one of a kind that only the decoder knows
 

@@ -153,7 +153,7 @@ def load(lab: Lab, target: Target, dtype: torch.dtype) -> BlockDrafter:
     if lab.run.setup.draft is None:
         raise NotOffered("there is no drafter checkpoint")
     try:
-        return load_drafter(lab.run.setup.draft, target, dtype=dtype)
+        return load_drafter(lab.run.setup.draft, target, dtype=dtype, draft_format=lab.claims.draft_format)
     except CheckpointError as error:
         raise NotOffered(f"the reference does not know this drafter: {error}") from error
 

@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 import specqual.contract as contract
-from specqual.contract import Claims, Decoder, Greedy, Limits, Method, Rule, SeedContract
+from specqual.contract import Claims, Decoder, DraftFormat, Greedy, Limits, Method, Rule, SeedContract
 
 from .features import FEATURES
 from .lab import EFFORTS, Effort
@@ -15,7 +15,7 @@ from .verdicts import Profile
 PROTOCOLS = tuple(
     sorted("Counted Dissectable Inspectable Schedulable Scoring Scripted Taped Traced".split())
 )  # that a decoder may offer or not
-ENUMS = {"rule": Rule, "method": Method, "seed": SeedContract}
+ENUMS = {"rule": Rule, "method": Method, "seed": SeedContract, "draft_format": DraftFormat}
 
 
 class BadFacts(ValueError):

@@ -26,7 +26,7 @@ from .lab import Run
 from .sources import SUITE, commit, sources, versions
 from .statistics.budget import ALPHA, total
 
-FORMAT = 3
+FORMAT = 4
 LARGEST_FILE = 512 * 2**20  # bytes
 LARGEST_LINE = 64 * 2**20
 MOST_LINES = 10_000

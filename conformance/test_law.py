@@ -236,7 +236,9 @@ def test_the_law_of_sampled_tokens_is_the_targets_behind_telling_prompts(lab: La
         judge = Judge.of(fixtures.path(name))
     nats, chance, alpha = lab.envelope(decoder, judge), lab.random("LAW-6"), lab.budget.take("LAW-6")
     wanted = {name: value for name, value in SHARP.items() if name in decoder.claims.sampling}
-    found = telling(judge, drafter_of(judge, draft), Sampling(**wanted), chance, PROMPTS, TRIED)
+    found = telling(
+        judge, drafter_of(judge, draft, lab.claims.draft_format), Sampling(**wanted), chance, PROMPTS, TRIED
+    )
     # with 3 tokens left to it, a round can draft the second and end with a bonus; with 4 it can draft the third as well
     asked = [replace(request, max_tokens=budget) for request in found for budget in (3, 4)]
     each, share = lab.effort.samples // len(asked), counts.share(alpha, len(asked))
@@ -265,7 +267,7 @@ def test_long_sampled_outputs_lean_no_further_than_without_speculation(lab: Lab)
         raise NotOffered("decided exactly by LAW-2 to LAW-4; statistics are for decoders without a tape")
     plain, slack, against = unspeculative(lab)
     chance, judge, tokens = lab.random("LAW-7"), lab.judge, lab.effort.tokens
-    draft = drafter_of(judge, lab.run.setup.draft)
+    draft = drafter_of(judge, lab.run.setup.draft, lab.claims.draft_format)
     base = Request(prompt=(0,), max_tokens=tokens, sampling=Sampling(temperature=1.0))
     if lab.honours("ignore_eos"):
         base = replace(base, ignore_eos=True)

@@ -127,8 +127,10 @@ class Twin:
 
     def _make(self) -> Any:
         """The decoder that replays: one of the same make where bits are claimed to be equal, else the reference."""
-        setup = self.lab.run.setup
-        return self.lab.build() if self.bitwise else reference(replace(setup, options={}, dtype=None))
+        if self.bitwise:
+            return self.lab.build()
+        options = {"draft_format": self.lab.claims.draft_format}
+        return reference(replace(self.lab.run.setup, options=options, dtype=None))
 
 
 def replayed(tokens: Ids, lab: "Lab") -> Request:

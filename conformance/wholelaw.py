@@ -133,7 +133,7 @@ def drafted_cases(lab: Lab, rule: Rule) -> Iterator[tuple[Case, Exploration]]:
             setup = {"target": target, "draft": draft, "draft_length": min(2, lab.longest)}
             asked = telling(
                 judge,
-                drafter_of(judge, draft),
+                drafter_of(judge, draft, lab.claims.draft_format),
                 Sampling(temperature=1.0, top_k=plan.width),
                 lab.random("LAW-5"),
                 1,

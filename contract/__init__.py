@@ -1,6 +1,6 @@
 """What every side agrees on: requests, events, claims, protocols and the checkpoint schema."""
 
-from .claims import Claims, Greedy, Limits, Method, Rule, SeedContract
+from .claims import Claims, DraftFormat, Greedy, Limits, Method, Rule, SeedContract
 from .decoder import (
     Counted,
     Decoder,
@@ -28,6 +28,7 @@ __all__ = [
     "Counted",
     "Decoder",
     "Dissectable",
+    "DraftFormat",
     "Event",
     "FinishReason",
     "Finished",

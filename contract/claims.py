@@ -37,6 +37,13 @@ class SeedContract(StrEnum):
     ALWAYS = "always"  # whatever the draft lengths, too
 
 
+class DraftFormat(StrEnum):
+    """What the linear modules of a drafter's checkpoint are evaluated in."""
+
+    STORED = "stored"  # each in the format that its file has it in
+    NVFP4 = "nvfp4"  # those that are stored dense are quantised when they are loaded, by ModelOpt's rule
+
+
 @dataclass(frozen=True, slots=True)
 class Greedy:
     """What greedy output promises against the target alone.
@@ -77,7 +84,8 @@ class Claims:
     seed: SeedContract
     limits: Limits
     dtype: str
-    weight_format: str = "dense"  # dense, fp8, nvfp4-w4a16, nvfp4-w4a4, mixed
+    weight_format: str = "dense"  # of the target: dense, fp8, nvfp4-w4a16, nvfp4-w4a4, mixed
+    draft_format: DraftFormat = DraftFormat.STORED
     activation_format: str = "dense"
     kv_format: str = "dense"
     attention: str = "own"

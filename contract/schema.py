@@ -4,11 +4,14 @@ from dataclasses import dataclass
 
 from .config import LayerType, TargetConfig
 from .draft import DraftConfig
+from .errors import CheckpointError
 from .quantisation import Format, Quantisation
 
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
+_SCALE = frozenset({"F32", "BF16"})  # of an FP8 weight: some writers keep scales in the dtype of the model
 _F32, _F8, _U8 = frozenset({"F32"}), frozenset({"F8_E4M3"}), frozenset({"U8"})
 SCALAR = ((), (1,))
+BLOCK = 16  # inputs that share a scale in NVFP4
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +37,25 @@ def linear(name: str, rows: int, columns: int, kind: Format, *, bias: bool = Fal
         schema[f"{name}.weight"] = _one(rows, columns)
     elif kind is Format.FP8:
         schema[f"{name}.weight"] = Expected(((rows, columns),), _F8)
-        schema[f"{name}.weight_scale"] = Expected(SCALAR, _F32)
-        schema[f"{name}.input_scale"] = Expected(SCALAR, _F32, optional=True)
+        schema[f"{name}.weight_scale"] = Expected(SCALAR, _SCALE)
+        schema[f"{name}.input_scale"] = Expected(SCALAR, _SCALE, optional=True)
     else:
+        whole_blocks(name, columns)
         packed = kind is Format.NVFP4_PACKED
         second, activation = (
             ("weight_global_scale", "input_global_scale") if packed else ("weight_scale_2", "input_scale")
         )
         schema[f"{name}.weight_packed" if packed else f"{name}.weight"] = Expected(((rows, columns // 2),), _U8)
-        schema[f"{name}.weight_scale"] = Expected(((rows, columns // 16),), _F8)
+        schema[f"{name}.weight_scale"] = Expected(((rows, columns // BLOCK),), _F8)
         schema[f"{name}.{second}"] = Expected(SCALAR, _F32)
         schema[f"{name}.{activation}"] = Expected(SCALAR, _F32, optional=True)
     return schema
+
+
+def whole_blocks(module: str, inputs: int) -> None:
+    """Raise CheckpointError, naming the module, unless its inputs come in whole blocks of NVFP4."""
+    if inputs % BLOCK:
+        raise CheckpointError(f"{module}.weight", f"has {inputs} inputs, and NVFP4 takes multiples of {BLOCK}")
 
 
 def target_linears(config: TargetConfig) -> dict[str, tuple[int, int, bool]]:

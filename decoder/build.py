@@ -9,6 +9,7 @@ import torch
 from specqual import __version__
 from specqual.contract import (
     Claims,
+    DraftFormat,
     Greedy,
     Kernels,
     Limits,
@@ -23,6 +24,7 @@ from specqual.contract import (
 from specqual.contract.checkpoint import Checkpoint, open_draft, open_target
 from specqual.contract.config import LayerType, TargetConfig
 from specqual.contract.errors import CheckpointError
+from specqual.contract.requantised import in_nvfp4
 from specqual.contract.schema import target_linears
 
 from .attention import BACK_ENDS
@@ -35,6 +37,7 @@ from .pages import Pages
 from .policies import Policies
 from .prefixes import Prefixes
 from .propose import Ngram, Proposer
+from .quantise import to_nvfp4
 from .schedule import LONGEST_CHUNK
 from .slots import Slots
 from .span import Target
@@ -47,7 +50,11 @@ RULES = (Rule.NONE, Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH)
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
 SELECTING = (Method.DFLASH2, Method.DFLASH_SELECTOR)
 LEAST = {"prefixes": 0, "remembered": 16, "draft_context": 0, "invariant": 0}  # of the options; 1 for all others
-NAMED = {"attention": (*BACK_ENDS, "flash"), "device": ("cpu", "cuda", "interpreter")}  # options that are names
+NAMED = {
+    "attention": (*BACK_ENDS, "flash"),
+    "device": ("cpu", "cuda", "interpreter"),
+    "draft_format": tuple(map(str, DraftFormat)),
+}  # options that are names
 SPLIT = 1536  # inputs of a product from which on its bits depend on the number of threads, as measured
 LOOKED_UP = 4  # K of prompt lookup where the setup names none
 
@@ -59,8 +66,9 @@ class Options:
     prefix cache, counted in chunks of 64 tokens, 0 for none; `remembered` requests keep their rounds after their end.
     `attention` is "own", torch's "sdpa" or, on a GPU, "flash" for flash-attn, and `invariant` 0 runs all rows of a pass
     in one call instead of tile by tile: they show what the promise about bits costs, and do not make it. `device`
-    "cuda" runs the Triton kernels, and "interpreter" runs the same kernels on the host, slowly. The others are those of
-    Policies."""
+    "cuda" runs the Triton kernels, and "interpreter" runs the same kernels on the host, slowly. `draft_format` "nvfp4"
+    quantises those modules of a drafter that are stored dense, when they are loaded: other drafts, and never another
+    greedy output. The others are those of Policies."""
 
     ngram: int | None = None
     samples: int = 16
@@ -74,6 +82,7 @@ class Options:
     attention: str = "own"
     invariant: int = 1
     device: str = "cpu"
+    draft_format: str = "stored"
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Options":
@@ -140,6 +149,7 @@ def make(setup: Setup) -> Engine:
         device=options.device,
         threads=torch.get_num_threads(),
         weight_format=_weight_format(checkpoint),
+        draft_format=_draft_format(proposer, options),
         kv_format="fp8" if checkpoint is not None and checkpoint.quantisation.kv_scales else "dense",
     )
     prefixes = Prefixes(store, options.prefixes)
@@ -178,6 +188,8 @@ def _models(
         return load_table(setup.target), lookup
     drafter = open_draft(setup.draft, checkpoint.config) if drafts and setup.draft is not None else None
     taps = () if drafter is None else drafter.config.target_layer_ids
+    if drafter is not None and options.draft_format == DraftFormat.NVFP4:
+        drafter = in_nvfp4(drafter, to_nvfp4, device or "cpu")
     if device is not None:
         from .gpu import drafter as gpu_drafter
         from .gpu import target as gpu_target
@@ -246,6 +258,11 @@ def _seed_contract(rule: Rule, options: Options) -> SeedContract:
 def _honoured(text: bool) -> frozenset[str]:
     names = {field.name for kind in (Sampling, Request) for field in fields(kind)} - {"sampling", "prompt"}
     return frozenset(names if text else names - {"stop_strings"})
+
+
+def _draft_format(proposer: Proposer | None, options: Options) -> DraftFormat:
+    """As asked where there is a drafter with weights."""
+    return DraftFormat.STORED if proposer is None or isinstance(proposer, Ngram) else DraftFormat(options.draft_format)
 
 
 def _weight_format(checkpoint: Checkpoint[TargetConfig] | None) -> str:

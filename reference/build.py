@@ -8,7 +8,19 @@ from typing import Any
 import torch
 
 from specqual import __version__
-from specqual.contract import Claims, Greedy, Limits, Method, Request, Rule, Sampling, SeedContract, Setup, Unsupported
+from specqual.contract import (
+    Claims,
+    DraftFormat,
+    Greedy,
+    Limits,
+    Method,
+    Request,
+    Rule,
+    Sampling,
+    SeedContract,
+    Setup,
+    Unsupported,
+)
 from specqual.contract.keys import read_json
 from specqual.contract.quantisation import Format, Quantisation, parse_quantisation
 from specqual.contract.schema import target_linears
@@ -29,11 +41,12 @@ MAX_BATCH = 256  # nothing is shared between requests, so any number will do
 def make(setup: Setup) -> ReferenceDecoder:
     """Build the decoder that a Setup asks for.
 
-    Options: `ngram` (longest suffix to look up; instead of a drafter), `device`, `quantise_activations`. A draft length
-    without a drafter makes room for scripted drafts; Rule.NONE switches speculation off. Raises ValueError naming an
-    unknown option or value, CheckpointError for a bad checkpoint, Unsupported for a rule without an implementation.
+    Options: `ngram` (longest suffix to look up; instead of a drafter), `device`, `quantise_activations`, `draft_format`
+    ("nvfp4" quantises a drafter's dense modules when they are loaded). A draft length without a drafter makes room for
+    scripted drafts; Rule.NONE switches speculation off. Raises ValueError naming an unknown option or value,
+    CheckpointError for a bad checkpoint, Unsupported for a rule without an implementation.
     """
-    ngram, device, quantised = _options(setup.options)
+    ngram, device, quantised, draft_format = _options(setup.options)
     dtype = setup.dtype or "float64"
     if dtype not in DTYPES:
         raise ValueError(f"dtype: must be {' or '.join(DTYPES)}, got {dtype!r}")
@@ -45,7 +58,7 @@ def make(setup: Setup) -> ReferenceDecoder:
     target = load_target(setup.target, dtype=number, device=device, quantise_activations=quantised)
     drafter: Drafter | None = None
     if setup.rule is not Rule.NONE and setup.draft is not None:
-        drafter = load_drafter(setup.draft, target, dtype=number, device=device)
+        drafter = load_drafter(setup.draft, target, dtype=number, device=device, draft_format=draft_format)
     elif setup.rule is not Rule.NONE and ngram is not None:
         drafter = NgramDrafter(LOOKED_UP if setup.draft_length is None else setup.draft_length, ngram)
     longest = 0 if setup.rule is Rule.NONE else _length(setup.draft_length, drafter)
@@ -62,6 +75,7 @@ def make(setup: Setup) -> ReferenceDecoder:
         seed=SeedContract.ALWAYS if rule in (Rule.NONE, Rule.SAMPLER_MATCH) else SeedContract.EQUAL_DRAFT_LENGTHS,
         limits=Limits(target.vocab_size, target.max_context, longest, MAX_BATCH, target.eos_ids),
         dtype=dtype,
+        draft_format=DraftFormat.STORED if setup.draft is None or drafter is None else draft_format,
         device=device,
         threads=torch.get_num_threads(),
         **_formats(setup.target, target, quantised),
@@ -69,12 +83,12 @@ def make(setup: Setup) -> ReferenceDecoder:
     return ReferenceDecoder(target, drafter, claims, text)
 
 
-def _options(options: Mapping[str, Any]) -> tuple[int | None, str, bool]:
-    known = {"ngram": None, "device": "cpu", "quantise_activations": False}
+def _options(options: Mapping[str, Any]) -> tuple[int | None, str, bool, DraftFormat]:
+    known = {"ngram": None, "device": "cpu", "quantise_activations": False, "draft_format": DraftFormat.STORED}
     for name in options:
         if name not in known:
             raise ValueError(f"{name}: unknown option; there are {', '.join(known)}")
-    ngram, device, quantised = ({**known, **options}[name] for name in known)
+    ngram, device, quantised, draft_format = ({**known, **options}[name] for name in known)
     if ngram is not None:
         ngram = _positive("ngram", ngram)
     if quantised not in (False, True, "false", "true"):
@@ -83,7 +97,9 @@ def _options(options: Mapping[str, Any]) -> tuple[int | None, str, bool]:
         torch.device(device)
     except (RuntimeError, TypeError):
         raise ValueError(f"device: must name a torch device, got {device!r}") from None
-    return ngram, str(device), quantised in (True, "true")
+    if draft_format not in list(DraftFormat):
+        raise ValueError(f"draft_format: must be {' or '.join(DraftFormat)}, got {draft_format!r}")
+    return ngram, str(device), quantised in (True, "true"), DraftFormat(draft_format)
 
 
 def _positive(name: str, value: Any) -> int:

@@ -9,15 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specqual.contract import Method, Proposal, Sampling
+from specqual.contract import DraftFormat, Method, Proposal, Sampling
 from specqual.contract.checkpoint import open_draft
 from specqual.contract.errors import CheckpointError
+from specqual.contract.requantised import in_nvfp4
 from specqual.contract.schema import draft_linears
 
 from . import markov, selector
 from .choice import Array, Scored, Scorer, numbers, walk
 from .dflash import BlockModel, block_pass, context_rows, keys_values, window_of
 from .forward import Target
+from .nvfp4 import quantise_nvfp4
 from .target import TransformerTarget
 from .weights import Numerics, read_linear
 
@@ -173,6 +175,7 @@ def load_drafter(
     *,
     dtype: torch.dtype = torch.float64,
     device: torch.device | str = "cpu",
+    draft_format: DraftFormat = DraftFormat.STORED,
 ) -> BlockDrafter:
     """Load a drafter of the DFlash family, decoding every weight once; `dtype` and `device` must be the target's.
 
@@ -181,6 +184,8 @@ def load_drafter(
     if not isinstance(target, TransformerTarget):
         raise CheckpointError("target", "has no hidden states, which a drafter of this family reads")
     checkpoint = open_draft(directory, target.config)
+    if draft_format is DraftFormat.NVFP4:
+        checkpoint = in_nvfp4(checkpoint, quantise_nvfp4)
     config, numerics = checkpoint.config, Numerics(dtype, device)
     modules = draft_linears(config)
     linears = {name: read_linear(checkpoint, name, numerics) for name in modules}

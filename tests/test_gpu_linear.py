@@ -9,7 +9,6 @@ from torch import Tensor
 from . import ptx
 from .interpreter import DEVICE  # before any kernel
 
-from specqual.contract.kernels import Weight  # isort: skip
 from specqual.contract.quantisation import Format  # isort: skip
 from specqual.decoder.gpu import dense, fp8, linear, nvfp4, nvfp4_layout  # isort: skip
 from specqual.conformance.definitions import decoded, stored  # isort: skip
@@ -156,14 +155,6 @@ def test_modules_that_are_fused_keep_their_own_scales_in_every_format(kind: Form
         close(run(x, held, dtype=torch.float32), x.double() @ exact.T)
     wide = linear.hold(weights, torch.float32)
     close(linear.linear(x.float(), wide), x.double() @ torch.cat([decoded(w, torch.float64) for w in weights]).T)
-
-
-def test_dense_modules_are_quantised_at_load_each_by_itself() -> None:
-    dense_ones = [draw(32, INPUTS, seed=seed) * size for seed, size in ((0, 1.0), (1, 30.0))]
-    held = linear.hold([Weight(Format.DENSE, {"weight": w}) for w in dense_ones], torch.bfloat16, quantise=True)
-    expected = linear.hold([stored(Format.NVFP4, w, torch.float32) for w in dense_ones], torch.bfloat16)
-    assert isinstance(held, nvfp4_layout.Nvfp4) and isinstance(expected, nvfp4_layout.Nvfp4)
-    assert all(torch.equal(one, other) for one, other in zip(held[:3], expected[:3], strict=True))
 
 
 def test_modules_of_several_formats_are_not_fused() -> None:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from .interpreter import DEVICE  # before any kernel
 
-from specqual.decoder.gpu import fp8_rows, nvfp4_block, nvfp4_layout, quantise  # isort: skip
+from specqual.decoder import quantise  # isort: skip
+from specqual.decoder.gpu import fp8_rows, nvfp4_block, nvfp4_layout  # isort: skip
 from specqual.reference.fp8 import quantise_fp8, through_fp8  # isort: skip
 from specqual.reference.nvfp4 import dequantise, quantise_nvfp4, through_nvfp4  # isort: skip
 from specqual.decoder.gpu.tiles import Tile  # isort: skip
@@ -113,10 +114,10 @@ def test_a_weight_quantised_at_load_is_what_the_writer_of_checkpoints_makes_of_i
     )
     for given in (weight, torch.zeros_like(weight)):
         expected = quantise_nvfp4(given)
-        for mine, theirs in zip(quantise.to_nvfp4(given), expected.values(), strict=True):
+        for mine, theirs in zip(quantise.to_nvfp4(given).values(), expected.values(), strict=True):
             assert mine.dtype == theirs.dtype and torch.equal(mine.float(), theirs.float())
         exact = dequantise(*expected.values(), torch.float64, divide=False)
-        layout = nvfp4_layout.lay(*quantise.to_nvfp4(given))
+        layout = nvfp4_layout.lay(*quantise.to_nvfp4(given).values())
         assert float((nvfp4_layout.unlaid(layout).double() - exact).abs().max()) < 1e-6
     with pytest.raises(ValueError, match="weight: the input axis must be a multiple of 16, got 24"):
         quantise.to_nvfp4(draw(2, 24))

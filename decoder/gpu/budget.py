@@ -15,6 +15,7 @@ import torch
 from specqual.contract.config import LayerType, TargetConfig
 from specqual.contract.draft import DraftConfig
 from specqual.contract.quantisation import Format, Quantisation
+from specqual.contract.requantised import formats_in_nvfp4
 from specqual.contract.schema import Schema, draft_linears, draft_schema, target_linears, target_schema
 
 from ..pages import Stream
@@ -81,9 +82,8 @@ def weights(pair: Pair, quantise_draft: bool) -> tuple[Item, ...]:
     target = target_schema(pair.target, pair.quantisation)
     found = [*by_format("target", target, set(target_linears(pair.target)), pair.quantisation)]
     if pair.draft is not None:
-        linears = set(draft_linears(pair.draft))
-        dense = all(pair.draft_quantisation.format_of(name) is Format.DENSE for name in linears)
-        kinds = Quantisation(Format.NVFP4) if quantise_draft and dense else pair.draft_quantisation
+        linears, kinds = set(draft_linears(pair.draft)), pair.draft_quantisation
+        kinds = formats_in_nvfp4(pair.draft, kinds) if quantise_draft else kinds
         found += by_format("drafter", draft_schema(pair.draft, kinds), linears, kinds)
     return tuple(found)
 

@@ -13,18 +13,17 @@ from ..formats import decode
 from . import dense, fp8, nvfp4, nvfp4_layout
 from .fp8 import Fp8
 from .nvfp4_layout import Nvfp4
-from .quantise import to_nvfp4
 from .splits import Workspace
 
 Held = Tensor | Fp8 | Nvfp4
 """What a kernel takes: a dense weight [outputs, inputs], or one laid out."""
 
 
-def hold(weights: Sequence[Weight], dtype: torch.dtype, *, quantise: bool = False) -> Held:
+def hold(weights: Sequence[Weight], dtype: torch.dtype) -> Held:
     """One module for several that read the same input, their outputs behind each other, for rows of `dtype`.
 
-    FP8 and both layouts of NVFP4 stay as narrow as they are for rows of bfloat16, and are decoded for wider ones. With
-    `quantise`, dense weights become NVFP4. ValueError if they are not of one format.
+    FP8 and both layouts of NVFP4 stay as narrow as they are for rows of bfloat16, and are decoded for wider ones.
+    ValueError if they are not of one format.
     """
     kinds = {weight.format for weight in weights}
     if len(kinds) > 1:
@@ -36,20 +35,15 @@ def hold(weights: Sequence[Weight], dtype: torch.dtype, *, quantise: bool = Fals
         scales = [each(weight, "weight_scale", "weight") for weight in weights]
         codes = torch.cat([weight.parts["weight"].view(torch.uint8) for weight in weights])
         return fp8.lay(codes.view(torch.float8_e4m3fn), torch.cat(scales))
-    if kind is Format.DENSE and not quantise:
-        return torch.cat([weight.parts["weight"].to(dtype) for weight in weights])
-    packed, outer = "weight", "weight_scale_2"
     if kind is Format.DENSE:
-        names = ("weight", "weight_scale", "weight_scale_2")
-        made = (dict(zip(names, to_nvfp4(weight.parts["weight"]), strict=True)) for weight in weights)
-        weights = [Weight(Format.NVFP4, parts) for parts in made]
-    elif kind is Format.NVFP4_PACKED:
-        packed, outer = "weight_packed", "weight_global_scale"
+        return torch.cat([weight.parts["weight"].to(dtype) for weight in weights])
+    divide = kind is Format.NVFP4_PACKED
+    packed, outer = ("weight_packed", "weight_global_scale") if divide else ("weight", "weight_scale_2")
     return nvfp4_layout.lay(
         torch.cat([weight.parts[packed] for weight in weights]),
         torch.cat([weight.parts["weight_scale"].view(torch.uint8) for weight in weights]).view(torch.float8_e4m3fn),
         torch.cat([each(weight, outer, packed) for weight in weights]),
-        divide=kind is Format.NVFP4_PACKED,
+        divide=divide,
     )
 
 

@@ -12,10 +12,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..quantise import codes_of, pack
 from .audit import Case
 from .emit import emit
 from .native import NATIVE
-from .quantise import codes_of, pack
 from .splits import Workspace, launch
 from .tiles import Tile
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from specqual.decoder.formats import BLOCK, LARGEST
+from .formats import BLOCK, LARGEST
 
 SMALLEST = 2.0**-9  # of the positive e4m3 numbers
 EDGES = ((0.25, False), (0.75, True), (1.25, False), (1.75, True), (2.5, False), (3.5, True), (5.0, False))
@@ -23,10 +23,11 @@ def pack(codes: Tensor) -> Tensor:
     return codes[:, 0::2] | codes[:, 1::2] << 4
 
 
-def to_nvfp4(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes [outputs, inputs / 2], e4m3 block scales [outputs, inputs / 16] and the tensor's scale of a weight.
+def to_nvfp4(weight: Tensor) -> dict[str, Tensor]:
+    """A weight [outputs, inputs] in the parts that files hold it in, by suffix.
 
-    Computed in float32. ValueError if `inputs` is not a multiple of 16.
+    `weight` are codes [outputs, inputs / 2], `weight_scale` e4m3 block scales [outputs, inputs / 16], `weight_scale_2`
+    is the tensor's scale. Computed in float32. ValueError if `inputs` is not a multiple of 16.
     """
     outputs, inputs = weight.shape
     if inputs % BLOCK:
@@ -38,4 +39,4 @@ def to_nvfp4(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     scale = (largest / 6 / outer).clamp(SMALLEST, LARGEST).to(torch.float8_e4m3fn)
     scale = torch.where(largest == 0, torch.ones_like(largest), scale.float())
     codes = codes_of(blocks / (scale * outer)[..., None]).flatten(1)
-    return pack(codes), scale.to(torch.float8_e4m3fn), outer
+    return {"weight": pack(codes), "weight_scale": scale.to(torch.float8_e4m3fn), "weight_scale_2": outer}
