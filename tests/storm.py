@@ -25,8 +25,8 @@ SLACK = 1.1  # of the pool, over what so many samples need
 LENGTHS = (1, 2, 15, 16, 17, 40, 63, 64, 65, 90)
 WARM = (Sampling(temperature=1.0), Sampling(temperature=0.8, top_k=12), Sampling(temperature=1.1, top_p=0.9))
 PAGE = 16  # positions
-Said = tuple[tuple[tuple[int, float], ...], ...]
-"""Tokens and log-probabilities of each sample."""
+Said = tuple[tuple[tuple[int, float | None], ...], ...]
+"""Tokens of each sample, with log-probabilities where they were asked for."""
 
 
 def drawn(chance: Random, count: int, vocab_size: int) -> Iterator[Request]:
@@ -55,15 +55,14 @@ class Course:
 
     request: Request
     cancel_at: int | None
-    samples: list[list[tuple[int, float]]] = field(default_factory=list)
+    samples: list[list[tuple[int, float | None]]] = field(default_factory=list)
     reasons: tuple[FinishReason, ...] | None = None
 
     def hear(self, event: Event) -> None:
         assert self.reasons is None, "something was said behind the final event"
         if isinstance(event, Tokens):
-            assert event.logprobs is not None
-            told = zip(event.ids, event.logprobs, strict=True)
-            self.samples[event.sample] += [(token, law.token) for token, law in told]
+            laws = [None] * len(event.ids) if event.logprobs is None else [law.token for law in event.logprobs]
+            self.samples[event.sample] += zip(event.ids, laws, strict=True)
         else:
             self.reasons = event.reasons  # a refused one has none, and fails here
 

@@ -15,6 +15,8 @@ from specqual.decoder.engine import Engine
 from specqual.decoder.memory import Memory
 from specqual.decoder.span import Span
 
+from .device.bitwise import Campaign, campaign
+
 WHERE = "cuda" if DEVICE == "cuda" else "interpreter"
 REQUESTS = [
     Request(prompt=(3, 9, 4), max_tokens=4, sampling=Sampling(temperature=0.0), ignore_eos=True),
@@ -97,3 +99,10 @@ def test_a_state_that_is_marked_inside_of_a_span_is_kept_and_changes_no_bit() ->
         assert torch.equal(kept[0], expected[0]) and torch.equal(kept[1], expected[1])
         assert kept[0].any()
     assert torch.equal(cut.logits[0], target.forward([Span(ids, 0, whole, len(ids), 1)], store).logits[0])
+
+
+def test_a_campaign_runs_on_the_kernels() -> None:
+    pair = {name: fixtures.path(f"nano/dense{end}") for name, end in (("target", ""), ("draft", "-dflash"))}
+    asked = Setup(**pair, options={"device": WHERE})
+    seen = campaign(Campaign(asked, tokens=6, block=6, prompt=3, longest=4), say=lambda line: None)
+    assert seen.difference is None and seen.tokens >= 6, seen

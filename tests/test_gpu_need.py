@@ -50,9 +50,8 @@ def test_a_torch_that_was_built_for_other_gpus_is_named(monkeypatch: pytest.Monk
         need.gpu()
 
 
-@pytest.mark.parametrize("device", ["cpu", "interpreter"])
-def test_a_pool_that_memory_does_not_hold_is_refused_by_name(device: str) -> None:
-    asked = Setup(target=fixtures.path("nano/dense"), options={"device": device, "pages": 10**12})
+def test_a_pool_that_memory_does_not_hold_is_refused_by_name() -> None:
+    asked = Setup(target=fixtures.path("nano/dense"), options={"pages": 10**12})
     with pytest.raises(Unsupported, match=r"^pages: pool and states do not fit into memory; .*allocate memory"):
         make(asked)
 

@@ -1,12 +1,15 @@
 """Attention and what stands around it, at the sizes of the 27B target and its drafter, behind 4,000 tokens."""
 
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from specqual.decoder.arithmetic import Turns
-from specqual.decoder.gpu.attention import attention, attention_torch, cut_of, parts_of, pieces_of
+from specqual.decoder.gpu.attention import attention_torch, cut_of, parts_of, pieces_of
+from specqual.decoder.gpu.attention_backends import BACK_ENDS, present
 from specqual.decoder.gpu.block_convolution import block_convolution, block_convolution_torch
 from specqual.decoder.gpu.heads import Place, heads, heads_torch
 from specqual.decoder.view import PAGE
@@ -33,8 +36,10 @@ def pool(numbers: int, dtype: torch.dtype) -> Tensor:
 
 
 def attention_trial(
-    rows: int, each: int, count: int, kv_heads: int, depth: int, cached: torch.dtype, window: int | None, own: bool
+    back_end: str, rows: int, each: int, shape: tuple[int, int, int, torch.dtype, int | None, bool]
 ) -> Trial:
+    """Of `shape`: heads, key heads, their size, what the cache holds, the window, and whether a block is drafted."""
+    count, kv_heads, depth, cached, window, own = shape
     spans, cache = spans_of(rows, each, START), pool(2 * kv_heads * PAGE * depth, cached)
     samples, query = len(spans.start), noise(1, rows, count, depth)
     copies = max(1, (len(cache) - 1) // (samples * WIDTH))
@@ -45,8 +50,8 @@ def attention_trial(
     gate, scales = None if own else noise(3, rows, count * depth), (0.5, 0.25) if cached is E4M3 else (1.0, 1.0)
     pieces = pieces_of(WIDTH, cut_of(depth, 2, cached.itemsize), own)
     run = partial(
-        attention, query, cache, spans=spans, kv_heads=kv_heads, scales=scales, window=window, causal=not own, own=mine,
-        gate=gate, most=min(rows, each), parts=parts_of(rows, count, depth, pieces, query.device),
+        BACK_ENDS[back_end], query, cache, spans=spans, kv_heads=kv_heads, scales=scales, window=window, causal=not own,
+        own=mine, gate=gate, most=min(rows, each), parts=parts_of(rows, count, depth, pieces, query.device),
         out=torch.empty_like(query),
     )  # fmt: skip
 
@@ -102,10 +107,23 @@ def block_convolution_trial(rows: int) -> Trial:
     return Trial(lambda i: run(), exact, rows * (6 * width + 2 * taps * groups))
 
 
-def attention_bench(name: str, each: int, *shape: object, rows: tuple[int, ...]) -> Bench:
-    """A row of a drafted block sees all others, so there only whole blocks are alike."""
+def attention_bench(name: str, each: int, *shape: Any, rows: tuple[int, ...], back_end: str = "own") -> Bench:
+    """A row of a drafted block sees all others, so there only whole blocks are alike; a library promises nothing."""
     alike = tuple(range(each, 121, each)) if shape[-1] else (*range(1, 18), 33, 64, 100)
-    return Bench(f"attention {name}, spans of {each}", lambda rows: attention_trial(rows, each, *shape), rows, alike)  # type: ignore[arg-type]
+    told = f"attention {name}, spans of {each}" + f", by {back_end}" * (back_end != "own")
+    make = partial(attention_trial, back_end, each=each, shape=shape)
+    return Bench(told, make, rows, alike if back_end == "own" else ())
+
+
+def by_libraries() -> Iterator[Bench]:
+    """The same by every other back end that can run here: what gathering pages and their order of sums cost."""
+    for back_end in present(torch.device("cuda"), torch.bfloat16)[1:]:
+        for name, shape in (
+            ("27B fp8", (*TARGET, E4M3, None, False)),
+            ("27B bf16", (*TARGET, torch.bfloat16, None, False)),
+            ("27B drafter", DRAFT),
+        ):
+            yield attention_bench(name, 8, *shape, rows=(8, 120), back_end=back_end)
 
 
 TARGET, DRAFT = (24, 4, 256), (32, 8, 128, torch.bfloat16, 2048, True)
@@ -115,6 +133,7 @@ BENCH = (
     attention_bench("27B fp8", 16, *TARGET, E4M3, None, False, rows=(16,)),
     attention_bench("27B bf16", 8, *TARGET, torch.bfloat16, None, False, rows=(8, 120)),
     attention_bench("27B drafter", 8, *DRAFT, rows=(8, 120)),
+    *by_libraries(),
     Bench("heads 27B to fp8", heads_trial),
     Bench("block convolution 5120 with residual", block_convolution_trial),
 )
