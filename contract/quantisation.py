@@ -1,6 +1,7 @@
 """Which module of a checkpoint is stored in which format, as its own files say it."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -21,11 +22,14 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quantisation:
-    """The per-module map. `exact` names modules outright; else `default` holds, unless a pattern of `ignored` fits."""
+    """The per-module map. `exact` names modules outright, and all others are dense; without it a module is dense that a
+    pattern of `ignored` fits, else has the format of the first of `targets` that is its name or a pattern for it, else
+    `default`."""
 
     default: Format = Format.DENSE
     exact: tuple[tuple[str, Format], ...] = ()
     ignored: tuple[str, ...] = ()
+    targets: tuple[tuple[str, Format], ...] = ()
     kv_scales: bool = False  # FP8 KV cache with one scale per layer for keys and values
 
     def format_of(self, module: str) -> Format:
@@ -35,13 +39,15 @@ class Quantisation:
                 return kind
         if self.exact or any(_fits(pattern, module) for pattern in self.ignored):
             return Format.DENSE
-        return self.default
+        return next((kind for target, kind in self.targets if _names(target, module)), self.default)
+
+
+def _names(target: str, module: str) -> bool:
+    return re.match(target[3:], module) is not None if target.startswith("re:") else target == module
 
 
 def _fits(pattern: str, module: str) -> bool:
-    if pattern.startswith("re:"):
-        return re.match(pattern[3:], module) is not None
-    return pattern == module or fnmatchcase(module, pattern) or module.startswith(pattern + ".")
+    return _names(pattern, module) or fnmatchcase(module, pattern) or module.startswith(pattern + ".")
 
 
 ALGORITHMS = {"NVFP4": Format.NVFP4, "W4A16_NVFP4": Format.NVFP4, "FP8": Format.FP8}
@@ -66,15 +72,18 @@ def _fp8_cache(keys: Keys) -> bool:
         keys.one_of("kv_cache_quant_algo", ["FP8"])
     if keys.take("kv_cache_scheme", None) is None:
         return named
-    _scheme(keys.inner("kv_cache_scheme"), bits=8, strategy="tensor", dynamic=False)
+    _scheme(keys.inner("kv_cache_scheme"), 8, {"tensor": False})
     return True
 
 
-def _scheme(keys: Keys, *, bits: int, strategy: str, dynamic: Any) -> None:
-    """Refuse a scheme of compressed-tensors that says anything but these."""
+def _scheme(keys: Keys, bits: int, strategies: Mapping[str, Any]) -> None:
+    """Refuse a scheme of compressed-tensors with anything but so many bits and one of these strategies, each with what
+    is `dynamic` there; the first is the one that is meant where none is named."""
     keys.one_of("num_bits", [bits])
-    for key, only in (("type", "float"), ("symmetric", True), ("strategy", strategy), ("dynamic", dynamic)):
+    for key, only in (("type", "float"), ("symmetric", True)):
         keys.one_of(key, [only], only)
+    dynamic = strategies[keys.one_of("strategy", strategies, next(iter(strategies)))]
+    keys.one_of("dynamic", [dynamic], dynamic)
     keys.one_of("group_size", [16], 16)
     keys.finish(INERT_SCHEME)
 
@@ -103,25 +112,48 @@ def _modelopt(keys: Keys) -> Quantisation:
     return Quantisation(_algorithm(keys), ignored=ignored, kv_scales=kv_scales)
 
 
-def _compressed_tensors(keys: Keys) -> Quantisation:
-    keys.one_of("format", ["nvfp4-pack-quantized"])
-    groups = keys.inner("config_groups")
-    names = list(groups)
-    if len(names) != 1:
-        raise CheckpointError(keys.name("config_groups"), "must hold exactly one group")
-    group = groups.inner(names[0])
-    group.one_of("targets", [["Linear"]])
-    group.one_of("format", ["nvfp4-pack-quantized"], "nvfp4-pack-quantized")
-    group.one_of("output_activations", [None], None)
-    for side, dynamic in (("weights", False), ("input_activations", "local")):
+SCHEMES: Mapping[str, tuple[Format, int, Mapping[str, Any], Mapping[str, Any]]] = {
+    "nvfp4-pack-quantized": (Format.NVFP4_PACKED, 4, {"tensor_group": False}, {"tensor_group": "local"}),
+    "float-quantized": (Format.FP8, 8, {"tensor": False}, {"tensor": False, "token": True}),
+}
+"""Of compressed-tensors, by the name of a group's format: ours, bits, and the strategies of weights and activations."""
+
+EVERY = "Linear"  # the class that a group may target, beside names and patterns of modules
+
+
+def _group(group: Keys, default: Any) -> tuple[tuple[str, ...], Format]:
+    """What a group targets, and the format that it is in."""
+    kind, bits, *sides = SCHEMES[group.one_of("format", SCHEMES, default)]
+    for side, strategies in zip(("weights", "input_activations"), sides, strict=True):
         if group.take(side, None) is not None:
-            _scheme(group.inner(side), bits=4, strategy="tensor_group", dynamic=dynamic)
+            _scheme(group.inner(side), bits, strategies)
+    group.one_of("output_activations", [None], None)
+    targets = _patterns(group, "targets")
+    if not targets:
+        raise CheckpointError(group.name("targets"), "must name at least one module, pattern or class")
+    for target in targets:
+        if target != EVERY and not target.startswith("re:") and "." not in target and target != "lm_head":
+            raise CheckpointError(group.name("targets"), f"{target!r} is neither {EVERY}, nor a module, nor re:PATTERN")
     group.finish(frozenset())
+    return targets, kind
+
+
+def _compressed_tensors(keys: Keys) -> Quantisation:
+    """Names come before patterns, and those before the class, each in the order of the alphabet, as in that package."""
+    form = keys.one_of("format", [*SCHEMES, "mixed-precision"])
+    groups, found = keys.inner("config_groups"), dict[str, Format]()
+    for name in groups:
+        targets, kind = _group(groups.inner(name), None if form == "mixed-precision" else form)
+        found |= dict.fromkeys(targets, kind)
+    if not found:
+        raise CheckpointError(keys.name("config_groups"), "must hold at least one group")
+    default = found.pop(EVERY, Format.DENSE)
+    ordered = sorted(found.items(), key=lambda item: (item[0].startswith("re:"), item[0]))
     for key in ("transform_config", "sparsity_config"):  # both would change what a weight means
         keys.one_of(key, [{}], {})
     ignored, kv_scales = _patterns(keys, "ignore"), _fp8_cache(keys)
     keys.finish(INERT)
-    return Quantisation(Format.NVFP4_PACKED, ignored=ignored, kv_scales=kv_scales)
+    return Quantisation(default, ignored=ignored, kv_scales=kv_scales, targets=tuple(ordered))
 
 
 def parse_quantisation(config: dict[str, Any], hf_quant: dict[str, Any] | None) -> Quantisation:

@@ -310,6 +310,36 @@ PACKED: dict[str, Any] = {
 }
 
 
+NARROW = {"targets": ["Linear"], "format": "nvfp4-pack-quantized", "weights": WEIGHTS}
+WIDE = {
+    "targets": ["re:.*self_attn.*", "model.layers.0.mlp.up_proj"],
+    "format": "float-quantized",
+    "weights": SCHEME | {"strategy": "tensor", "symmetric": True},
+    "input_activations": {"num_bits": 8, "type": "float", "strategy": "token", "dynamic": True},
+}
+GROUPED: dict[str, Any] = {
+    "quant_method": "compressed-tensors",
+    "format": "mixed-precision",
+    "config_groups": {"group_0": NARROW, "group_1": WIDE},
+    "ignore": ["lm_head", "re:.*_proj_a$"],
+}
+
+
+def test_groups_are_told_apart_by_names_and_patterns_before_the_class() -> None:
+    def format_of(module: str, groups: dict[str, Any] = GROUPED["config_groups"]) -> Format:
+        return parse_quantisation({"quantization_config": GROUPED | {"config_groups": groups}}, None).format_of(module)
+
+    assert format_of("model.layers.3.self_attn.q_proj") is Format.FP8
+    assert format_of("model.layers.0.mlp.up_proj") is Format.FP8
+    assert format_of("model.layers.1.mlp.up_proj") is Format.NVFP4_PACKED
+    assert format_of("lm_head") is format_of("model.layers.3.self_attn.in_proj_a") is Format.DENSE
+    only = {"group_1": WIDE}
+    assert format_of("model.layers.1.mlp.up_proj", only) is Format.DENSE
+    named = {"a": WIDE, "b": NARROW | {"targets": ["model.layers.3.self_attn.q_proj"]}}
+    assert format_of("model.layers.3.self_attn.q_proj", named) is Format.NVFP4_PACKED
+    assert format_of("model.layers.3.self_attn.k_proj", named) is Format.FP8
+
+
 def test_a_cache_in_fp8_is_found_under_both_names() -> None:
     for how in ({"kv_cache_quant_algo": "FP8"}, {"kv_cache_scheme": SCHEME}):
         assert parse_quantisation({"quantization_config": MODELOPT | how}, None).kv_scales
@@ -335,7 +365,19 @@ def test_a_cache_in_fp8_is_found_under_both_names() -> None:
         (PACKED | {"transform_config": {"config_groups": {}}}, "transform_config: must be one of {}"),
         (PACKED | {"sparsity_config": {"format": "dense"}}, "sparsity_config"),
         (PACKED | {"config_groups": {"a": {"targets": ["Linear"], "weights": WEIGHTS | {"num_bits": 8}}}}, "num_bits"),
-        (PACKED | {"config_groups": {"a": {"targets": ["Linear"]}, "b": {}}}, "config_groups: must hold exactly one"),
+        (PACKED | {"config_groups": {"a": {"targets": ["Linear"]}, "b": {}}}, "config_groups: b: targets: must name"),
+        (PACKED | {"config_groups": {}}, "config_groups: must hold at least one"),
+        (
+            PACKED | {"config_groups": {"a": {"targets": ["Attention"]}}},
+            "targets: 'Attention' is neither Linear, nor",
+        ),
+        (PACKED | {"format": "mixed-precision"}, "config_groups: group_0: format: must be one of"),
+        (PACKED | {"format": "int-quantized"}, "quantization_config: format: must be one of"),
+        (GROUPED | {"config_groups": {"a": NARROW | {"format": "float-quantized"}}}, "a: weights: num_bits"),
+        (
+            GROUPED | {"config_groups": {"a": WIDE | {"weights": {"num_bits": 8, "strategy": "channel"}}}},
+            "a: weights: strategy: must be one of 'tensor', got 'channel'",
+        ),
         (PACKED | {"ignore": ["re:(x"]}, "ignore: 're:(x' is not a regular expression"),
         (PACKED | {"ignore": ["re:" + "(" * 5000]}, "is not a regular expression"),
         (PACKED | {"ignore": ["re:x{99999999999}"]}, "is not a regular expression"),

@@ -11,9 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from specqual.contract import Setup
 from specqual.contract.config import parse_target
 from specqual.contract.errors import CheckpointError
 from specqual.contract.schema import target_linears
+from specqual.decoder import make
 from specqual.reference.fp8 import dequantise_fp8, encode, quantise_fp8, round_e4m3, through_fp8
 from specqual.reference.nvfp4 import (
     codes_of,
@@ -28,6 +30,7 @@ from specqual.reference.target import TransformerTarget, load_target
 from tests.qualification import Pair, results
 
 from .checkpoints import HYBRID, write, write_hybrid
+from .engines import greedy, said
 
 E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 
@@ -288,22 +291,23 @@ def write_quantised(directory: Path, layout: str) -> tuple[Path, Path]:
     for name in target_linears(config):
         if name.endswith(SMALL):
             continue
-        if layout == "packed":
+        nvfp4 = name == "lm_head" or ".mlp." in name
+        if layout == "packed" or (layout == "groups" and nvfp4):
             parts = packed_parts(name, tensors[f"{name}.weight"])
-        elif name == "lm_head" or ".mlp." in name:
+        elif nvfp4:
             parts, exact[name] = nvfp4_parts(name, tensors[f"{name}.weight"]), {"quant_algo": "NVFP4"}
         else:
             parts, exact[name] = fp8_parts(name, tensors[f"{name}.weight"]), {"quant_algo": "FP8"}
         dense[f"{name}.weight"] = by_hand(parts, name)
         del tensors[f"{name}.weight"]
         tensors |= parts
+    scheme: dict[str, Any] = {"quant_method": "compressed-tensors", "ignore": [f"re:.*{name}" for name in SMALL]}
     if layout == "packed":
-        scheme: dict[str, Any] = {
-            "quant_method": "compressed-tensors",
-            "format": "nvfp4-pack-quantized",
-            "config_groups": {"group_0": {"targets": ["Linear"]}},
-            "ignore": [f"re:.*{name}" for name in SMALL],
-        }
+        scheme |= {"format": "nvfp4-pack-quantized", "config_groups": {"group_0": {"targets": ["Linear"]}}}
+    elif layout == "groups":
+        narrow = {"targets": ["Linear"], "format": "nvfp4-pack-quantized"}
+        wide = {"targets": ["re:.*_attn\\..*"], "format": "float-quantized"}
+        scheme |= {"format": "mixed-precision", "config_groups": {"a": narrow, "b": wide}}
     else:
         scheme = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": exact}
     plain = load_file(directory / "plain" / "model.safetensors")
@@ -311,7 +315,10 @@ def write_quantised(directory: Path, layout: str) -> tuple[Path, Path]:
     return quantised, write(directory / "dense", HYBRID, {k: v.double() for k, v in (plain | dense).items()})
 
 
-@pytest.mark.parametrize("layout", ["mixed", "packed"])
+LAYOUTS = ["mixed", "packed", "groups"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_quantised_checkpoint_equals_the_dense_one_with_its_decoded_weights(tmp_path: Path, layout: str) -> None:
     quantised, dense = write_quantised(tmp_path, layout)
     mine, theirs = load_target(quantised).forward(IDS), load_target(dense).forward(IDS)
@@ -319,7 +326,19 @@ def test_a_quantised_checkpoint_equals_the_dense_one_with_its_decoded_weights(tm
     assert (mine.logits - load_target(tmp_path / "plain").forward(IDS).logits).abs().max() > 0.01
 
 
-@pytest.mark.parametrize("layout", ["mixed", "packed"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_optimised_decoder_says_of_a_quantised_checkpoint_what_it_says_of_the_dense_one(
+    tmp_path: Path, layout: str
+) -> None:
+    requests = [greedy(IDS[start:], 8) for start in range(0, 12, 4)]
+    both = write_quantised(tmp_path, layout)
+    mine, theirs = (said(make(Setup(target=path, dtype="float64")), requests) for path in both)
+    for one, other in zip(mine, theirs, strict=True):
+        assert [token for token, _ in one[0]] == [token for token, _ in other[0]]
+        assert [law for _, law in one[0]] == pytest.approx([law for _, law in other[0]], abs=1e-12)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_quantised_activations_equal_a_dense_model_that_rounds_its_inputs(tmp_path: Path, layout: str) -> None:
     quantised, dense = write_quantised(tmp_path, layout)
     mine = load_target(quantised, quantise_activations=True).forward(IDS)
@@ -329,7 +348,7 @@ def test_quantised_activations_equal_a_dense_model_that_rounds_its_inputs(tmp_pa
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear) and not name.endswith(SMALL):
             nvfp4 = layout == "packed" or name == "lm_head" or ".mlp." in name
-            module.register_forward_pre_hook(rounding_hook(nvfp4, divide=layout == "packed"))
+            module.register_forward_pre_hook(rounding_hook(nvfp4, divide=layout != "mixed"))
             rounded += 1
     assert rounded == len(target_linears(parse_target(HYBRID))) - 2
     with torch.no_grad():

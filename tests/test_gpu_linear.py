@@ -9,9 +9,11 @@ from torch import Tensor
 from . import ptx
 from .interpreter import DEVICE  # before any kernel
 
+from specqual.contract.errors import CheckpointError  # isort: skip
 from specqual.contract.quantisation import Format  # isort: skip
 from specqual.decoder.gpu import dense, fp8, linear, nvfp4, nvfp4_layout  # isort: skip
 from specqual.conformance.definitions import decoded, stored  # isort: skip
+from specqual.decoder.gpu.modules import Stored, module_of  # isort: skip
 from specqual.decoder.gpu.splits import room  # isort: skip
 from specqual.decoder.gpu.tiles import WIDTHS, Tile, tile_of, width_of  # isort: skip
 from specqual.reference.fp8 import dequantise_fp8, quantise_fp8  # isort: skip
@@ -161,6 +163,15 @@ def test_modules_of_several_formats_are_not_fused() -> None:
     weights = [stored(kind, draw(16, 32), torch.float32) for kind in (Format.FP8, Format.NVFP4)]
     with pytest.raises(ValueError, match="weights: modules that are fused must have one format, got fp8, nvfp4"):
         linear.hold(weights, torch.bfloat16)
+
+
+def test_a_module_of_another_format_than_its_sibling_is_named() -> None:
+    pair = [
+        Stored(name, stored(kind, draw(16, 32), torch.float32), None)
+        for name, kind in (("mlp.gate_proj", Format.FP8), ("mlp.up_proj", Format.NVFP4))
+    ]
+    with pytest.raises(CheckpointError, match="^mlp.up_proj: is nvfp4, but mlp.gate_proj, which one launch .*, fp8"):
+        module_of(pair, torch.bfloat16, torch.device(DEVICE))
 
 
 def test_the_assembly_of_nvfp4_means_what_the_plain_path_means() -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from specqual.contract.checkpoint import Checkpoint
+from specqual.contract.errors import CheckpointError
 from specqual.contract.kernels import Weight
 from specqual.contract.quantisation import Format
 
@@ -24,8 +25,9 @@ PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A linear module as its file has it: row o of every matrix belongs to output o."""
+    """A linear module as its file has it, by its name there: row o of every matrix belongs to output o."""
 
+    name: str
     weight: Weight
     bias: Tensor | None
 
@@ -33,7 +35,7 @@ class Stored:
     def read(cls, checkpoint: Checkpoint[Any], name: str) -> "Stored":
         kind = checkpoint.quantisation.format_of(name)
         bias = checkpoint.read(f"{name}.bias") if f"{name}.bias" in checkpoint.tensors else None
-        return cls(Weight(kind, {suffix: checkpoint.read(f"{name}.{suffix}") for suffix in PARTS[kind]}), bias)
+        return cls(name, Weight(kind, {suffix: checkpoint.read(f"{name}.{suffix}") for suffix in PARTS[kind]}), bias)
 
     @property
     def outputs(self) -> int:
@@ -42,7 +44,7 @@ class Stored:
     def picked(self, pick: Callable[[Tensor], Tensor]) -> "Stored":
         """Some of its outputs; what belongs to the whole tensor stays."""
         parts = {name: pick(part) if part.ndim == 2 else part for name, part in self.weight.parts.items()}
-        return Stored(Weight(self.weight.format, parts), None if self.bias is None else pick(self.bias))
+        return Stored(self.name, Weight(self.weight.format, parts), None if self.bias is None else pick(self.bias))
 
     def on(self, device: torch.device) -> Weight:
         return Weight(self.weight.format, {name: part.to(device) for name, part in self.weight.parts.items()})
@@ -61,7 +63,15 @@ class Module:
 
 
 def module_of(stored: Sequence[Stored], dtype: torch.dtype, device: torch.device) -> Module:
-    """One module for several of one format that read the same input; the scales of each stay its own."""
+    """One module for several that read the same input; the scales of each stay its own.
+
+    CheckpointError, naming the module, for one of another format than the first.
+    """
+    for one in stored:
+        first = stored[0]
+        if one.weight.format is not first.weight.format:
+            problem = f"is {one.weight.format}, but {first.name}, which one launch makes with it, {first.weight.format}"
+            raise CheckpointError(one.name, problem)
     weight = hold([one.on(device) for one in stored], dtype)
     if all(one.bias is None for one in stored):
         return Module(weight)
