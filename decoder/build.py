@@ -1,7 +1,8 @@
 """From a Setup to a configured decoder and its claims."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from math import inf
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from specqual.contract.schema import target_linears
 
 from .attention import BACK_ENDS
 from .block import BlockDrafter, load_drafter
+from .counts import Counts
 from .engine import Engine
 from .gpu import need
 from .kernels import kernels_of
@@ -49,7 +51,8 @@ from .tile import TILE, Tiling
 RULES = (Rule.NONE, Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH)
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
 SELECTING = (Method.DFLASH2, Method.DFLASH_SELECTOR)
-LEAST = {"prefixes": 0, "remembered": 16, "draft_context": 0, "invariant": 0}  # of the options; 1 for all others
+LEAST = {"prefixes": 0, "remembered": 16, "draft_context": 0, "invariant": 0, "graphs": 0}  # 1 for all other options
+MOST = {"graphs": 1}
 NAMED = {
     "attention": (*BACK_ENDS, "flash"),
     "device": ("cpu", "cuda", "interpreter"),
@@ -66,9 +69,11 @@ class Options:
     prefix cache, counted in chunks of 64 tokens, 0 for none; `remembered` requests keep their rounds after their end.
     `attention` is "own", torch's "sdpa" or, on a GPU, "flash" for flash-attn, and `invariant` 0 runs all rows of a pass
     in one call instead of tile by tile: they show what the promise about bits costs, and do not make it. `device`
-    "cuda" runs the Triton kernels, and "interpreter" runs the same kernels on the host, slowly. `draft_format` "nvfp4"
-    quantises those modules of a drafter that are stored dense, when they are loaded: other drafts, and never another
-    greedy output. The others are those of Policies."""
+    "cuda" runs the Triton kernels, and "interpreter" runs the same kernels on the host, slowly. On both, `graphs` 1
+    captures passes by the shape of their batch and runs them again, at most `captured` shapes at a time, and 0 runs
+    each as it comes; it is 1 by default on "cuda" with its own attention, and cannot be with another one.
+    `draft_format` "nvfp4" quantises those modules of a drafter that are stored dense, when they are loaded: other
+    drafts, and never another greedy output. The others are those of Policies."""
 
     ngram: int | None = None
     samples: int = 16
@@ -82,6 +87,8 @@ class Options:
     attention: str = "own"
     invariant: int = 1
     device: str = "cpu"
+    graphs: int | None = None
+    captured: int = 64
     draft_format: str = "stored"
 
     @classmethod
@@ -95,11 +102,17 @@ class Options:
                 if value not in NAMED[name]:
                     raise ValueError(f"{name}: must be {' or '.join(NAMED[name])}, got {value!r}")
                 continue
-            low = LEAST.get(name, 1)
-            if isinstance(value, bool) or not str(value).isdecimal() or int(value) < low:
-                raise ValueError(f"{name}: must be an integer of at least {low}, got {value!r}")
+            low, high = LEAST.get(name, 1), MOST.get(name, inf)
+            if isinstance(value, bool) or not str(value).isdecimal() or not low <= int(value) <= high:
+                most = f" and at most {high}" if name in MOST else ""
+                raise ValueError(f"{name}: must be an integer of at least {low}{most}, got {value!r}")
         typed: dict[str, Any] = {name: value if name in NAMED else int(value) for name, value in given.items()}
         return cls(**typed)
+
+    @property
+    def captures(self) -> bool:
+        """Whether passes on a device are captured."""
+        return self.device == "cuda" and self.attention == "own" if self.graphs is None else bool(self.graphs)
 
     @property
     def policies(self) -> Policies:
@@ -153,16 +166,21 @@ def make(setup: Setup) -> Engine:
         kv_format="fp8" if checkpoint is not None and checkpoint.quantisation.kv_scales else "dense",
     )
     prefixes = Prefixes(store, options.prefixes)
-    kernels = kernels_of(target.tiling) if isinstance(target, Transformer) else Kernels()
+    kernels, counts = kernels_of(target.tiling) if isinstance(target, Transformer) else Kernels(), Counts()
     if device is not None:
         from .gpu.kernels import kernels_of as device_kernels
 
         kernels = device_kernels(device, dtype)
-    return Engine(target, proposer, store, prefixes, claims, text, options.policies, options.remembered, kernels)
+    if device is not None and options.captures:
+        target, proposer = _captured(target, proposer, store, counts, options.captured, device)
+    told = text, options.policies, options.remembered, kernels, counts
+    return Engine(target, proposer, store, prefixes, claims, *told)
 
 
 def _fit_for(options: Options, dtype: torch.dtype) -> None:
-    """ValueError for what the kernels of a device do not have: they are what would be claimed."""
+    """ValueError for what a device does not have: it would be claimed."""
+    if options.captures and (options.device == "cpu" or options.attention != "own"):
+        raise ValueError(f"graphs: must be 0 on device {options.device} with attention {options.attention}, got 1")
     if options.device == "cpu":
         return
     if dtype is torch.float64:
@@ -200,6 +218,20 @@ def _models(
     how = Tiling(TILE if options.invariant else None), BACK_ENDS[options.attention]
     target = load_target(checkpoint, dtype, taps, *how)
     return target, lookup if drafter is None else load_drafter(drafter, target)
+
+
+def _captured(
+    target: Target, proposer: Proposer | None, store: Store, counts: Counts, most: int, device: torch.device
+) -> tuple[Target, Proposer | None]:
+    """The same models, with graphs for their passes over this store."""
+    from .gpu.drafter import DeviceDrafter
+    from .gpu.graphs import Graphs
+    from .gpu.target import DeviceTarget
+
+    if not isinstance(target, DeviceTarget):  # a table has no passes
+        return target, proposer
+    target = replace(target, passes=Graphs(device, store, counts, most))
+    return target, replace(proposer, target=target) if isinstance(proposer, DeviceDrafter) else proposer
 
 
 def _bitwise(target: Target, proposer: Proposer | None, options: Options) -> bool:

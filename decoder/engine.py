@@ -59,6 +59,7 @@ class Engine:
         policies: Policies,
         remembered: int,
         kernels: Kernels,
+        counts: Counts,
     ) -> None:
         self.claims = claims
         self._target, self._proposer, self._store, self._text = target, proposer, store, text
@@ -69,7 +70,7 @@ class Engine:
         self._schedule = Schedule(claims.limits.max_draft)
         self._flights: list[Flight] = []
         self._ids = count()
-        self._counts = Counts()
+        self._counts = counts
         self._live: dict[int, list[Row]] = {}
         self._ended: dict[int, list[Row]] = {}  # the last ones, oldest first
         self._events: list[Event] = []  # what happened outside of a tick

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from .heads import Turns, heads
 from .layers import place_of
 from .modules import Module, Siblings, Stored, module_of
 from .norm import rms_norm
-from .rounds import Piece, Told, told
+from .rounds import Piece, Told
 from .target import DeviceTarget, turns_of
 
 
@@ -69,12 +70,17 @@ class DeviceDrafter:
         self, memories: Sequence[Memory], starts: Sequence[int], features: Sequence[Tensor], store: Store
     ) -> None:
         """Turn features of committed tokens, [n, taps * H] per sample, into context rows of every layer."""
-        config, pieces = self.config, list[Piece]()
+        pieces = list[Piece]()
         for memory, start, rows in zip(memories, starts, features, strict=True):
             store.extend(memory, self.streams, start + len(rows))
             pieces.append(Piece(memory, (0,) * len(rows), start, start, 0))
-        there = told(pieces, self.streams, self.target.device)
-        projected, _ = rms_norm(self.project(torch.cat(list(features))), self.hidden_gain, config.eps)
+        given = torch.cat(list(features))
+        self.target.passes.run("ingest", partial(self._remember, store), pieces, self.streams, store, given)
+
+    def _remember(self, store: Store, there: Told, features: Tensor) -> tuple[()]:
+        """Write the context rows of features [R, taps * H]."""
+        config = self.config
+        projected, _ = rms_norm(self.project(features), self.hidden_gain, config.eps)
         sides = iter(self.context(projected))
         for layer in self.layers:
             gain = layer.tensors["key_norm"]
@@ -90,6 +96,7 @@ class DeviceDrafter:
                 depth=config.head_dim,
                 place=place_of(store.pages, layer.name, there),
             )
+        return ()
 
     @torch.inference_mode()
     def propose(self, asks: Sequence[Ask], store: Store) -> list[Proposal]:
@@ -115,13 +122,17 @@ class DeviceDrafter:
             pieces.append(Piece(ask.memory, ids, start, start, 0))
             end += len(ids)
             rows += range(end - length, end)
-        there = told(pieces, self.streams, self.target.device)
+        (normed,) = self.target.passes.run("block", partial(self._block, store), pieces, self.streams, store)
+        return normed[torch.tensor(rows, device=normed.device)]
+
+    def _block(self, store: Store, there: Told) -> tuple[Tensor]:
+        """The final-normed rows [R, H] of all blocks."""
         x = embed(there.ids, self.target.embedding, self.config.input_scale)
         for layer in self.layers:
             x = self._sublayer(layer, "attention", x, there, store)
             x = self._sublayer(layer, "mlp", x, there, store)
         normed, _ = rms_norm(x, self.gain, self.config.eps)
-        return normed[torch.tensor(rows, device=x.device)]
+        return (normed,)
 
     def _sublayer(self, layer: DraftLayer, name: str, x: Tensor, there: Told, store: Store) -> Tensor:
         """A norm, a sublayer between its two convolutions, if there are any, and the residual sum."""

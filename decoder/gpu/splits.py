@@ -10,7 +10,7 @@ from .tiles import Tile, width_of
 
 
 class Workspace(NamedTuple):
-    """Room for parts, owned by whoever launches: two launches that may run at once need one each."""
+    """Room for parts: two launches that may run at once need one each."""
 
     parts: Tensor  # float32
     arrived: Tensor  # int32, zero before and after a launch
@@ -27,13 +27,40 @@ def parts_of(outputs: int, rows: int, tile: Tile, width: int) -> int:
     return tiles * blocks * splits * tile.outputs * width if splits > 1 else 0
 
 
+def sizes_of(outputs: int, rows: int, tile: Tile, width: int) -> tuple[int, int]:
+    """Of a workspace: its parts, and the tiles that count who arrived."""
+    tiles, splits, blocks = grid_of(outputs, rows, tile, width)
+    return parts_of(outputs, rows, tile, width), tiles * blocks if splits > 1 else 0
+
+
 def room(outputs: int, rows: int, tile: Tile, width: int, device: torch.device) -> Workspace:
     """A workspace for one module and so many rows; a larger one serves as well."""
-    tiles, splits, blocks = grid_of(outputs, rows, tile, width)
+    return of_size(device, *sizes_of(outputs, rows, tile, width))
+
+
+def of_size(device: torch.device, parts: int, arrived: int) -> Workspace:
     return Workspace(
-        torch.empty(max(parts_of(outputs, rows, tile, width), 4), dtype=torch.float32, device=device),
-        torch.zeros(max(tiles * blocks if splits > 1 else 0, 4), dtype=torch.int32, device=device),
+        torch.empty(max(parts, 4), dtype=torch.float32, device=device),
+        torch.zeros(max(arrived, 4), dtype=torch.int32, device=device),
     )
+
+
+_OWNED: dict[tuple[torch.device, int], Workspace] = {}
+"""By device and stream: launches of one stream never run at once, so one workspace serves them all."""
+
+
+def owned(device: torch.device, parts: int = 0, arrived: int = 0) -> Workspace:
+    """The workspace of the stream that launches go to now, made larger first where it has less than is asked for.
+
+    Whoever records launches keeps what they used, since a larger one may take its place here.
+    """
+    place = device, torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+    found = _OWNED.get(place)
+    have = (0, 0) if found is None else (len(found.parts), len(found.arrived))
+    if found is None or have[0] < parts or have[1] < arrived:
+        with torch.inference_mode(False):  # whoever comes next may write to it in any mode
+            found = _OWNED[place] = of_size(device, max(parts, have[0]), max(arrived, have[1]))
+    return found
 
 
 def launch(
@@ -51,12 +78,13 @@ def launch(
     """Run a linear kernel over `rows` rows and return what it writes, `out` [rows, outputs].
 
     A kernel takes its operands, `out`, the workspace, rows and outputs, and its other `sizes`, in this order. Rows are
-    taken `width` at a time, by default as `width_of` says; without rows nothing is launched.
+    taken `width` at a time, by default as `width_of` says; without rows nothing is launched. Without a workspace, the
+    stream's own is used.
     """
     if not rows:
         return out
     outputs, width = out.shape[1], width or width_of(rows)
-    workspace = workspace or room(outputs, rows, tile, width, out.device)
+    workspace = workspace or owned(out.device, *sizes_of(outputs, rows, tile, width))
     warps, stages = tile.at(width)
     kernel[grid_of(outputs, rows, tile, width)](
         *operands,

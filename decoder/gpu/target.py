@@ -22,12 +22,13 @@ from ..weights import kv_scales
 from .attention import attention
 from .attention_backends import Attention
 from .embedding import embed
+from .graphs import Passes
 from .heads import Turns
 from .layers import Layer, attend, read_layer, recur, widen
 from .modules import Module, Stored, module_of
 from .norm import rms_norm
 from .pools import DeviceSlots
-from .rounds import Piece, Told, told
+from .rounds import Piece, Told
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class DeviceTarget:
     output: Module
     turns: Turns
     streams: tuple[Stream, ...]
+    passes: Passes
     taps: tuple[int, ...] = ()
     attention: Attention = attention
 
@@ -88,7 +90,11 @@ class DeviceTarget:
 
     def _run(self, pieces: Sequence[Piece], store: Store) -> tuple[Tensor, Tensor]:
         """The final-normed rows [R, H] of all pieces, and their features [R, taps * H]."""
-        there = told(pieces, self.streams, self.device)
+        normed, features = self.passes.run("target", partial(self._layers, store), pieces, self.streams, store)
+        return normed, features
+
+    def _layers(self, store: Store, there: Told) -> tuple[Tensor, Tensor]:
+        """The same of what the device was told."""
         x, change, tapped = embed(there.ids, self.embedding), None, dict[int, Tensor]()
         for layer in self.layers:
             normed, x = rms_norm(x, layer.tensors["enter_norm"], self.config.eps, change)
@@ -136,7 +142,8 @@ def load_target(
     turns = turns_of(config.max_context, config.rotary_dim, config.rope_theta, device)
     streams = target_streams(config, dtype, partial(kv_scales, checkpoint))
     gain = gain + 1 if config.norm_plus_one else gain
-    return DeviceTarget(config, dtype, device, embedding, layers, gain, output, turns, streams, taps, attention)
+    passes = Passes(device)
+    return DeviceTarget(config, dtype, device, embedding, layers, gain, output, turns, streams, passes, taps, attention)
 
 
 def turns_of(positions: int, rotary_dim: int, theta: float, device: torch.device) -> Turns:
