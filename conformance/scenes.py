@@ -25,15 +25,15 @@ def requests(lab: Lab, clause: str, lengths: list[int], tokens: int) -> Cast:
 
 
 def offsets(lab: Lab, *, thorough: bool) -> Iterator[Scene]:
-    """Drafted rounds that begin at every offset to every edge and accept every m; in brief, an m for each offset, and
-    once, at pages, all drafts but the last: where that m's turn comes, a changing script may be silent."""
+    """Drafted rounds that begin at every offset to every edge and accept every m, and an m for each offset, by a script
+    that changes and is silent in between; in brief only these, and once, at pages, all drafts but the last."""
     longest = lab.longest
     for edge in edges(lab):
         lengths = [edge - back for back in range(longest + 2) if edge > back]
         cast = requests(lab, f"offsets/{edge}", lengths, longest + 4)
         submits = tuple(Step("submit", place) for place in range(len(cast)))
-        brief = (longest + 2, longest - 1) if edge == PAGE else (longest + 2,)
-        for right in range(longest + 1) if thorough else brief:
+        every = range(longest + 1) if thorough else (longest - 1,) if edge == PAGE else ()
+        for right in (longest + 2, *every):
             yield (Step("script", amount=right), *submits, Step("drain")), cast
 
 
