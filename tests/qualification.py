@@ -19,10 +19,14 @@ CONFORMANCE = Path(specqual.conformance.__file__).parent
 
 
 def options(pair: Pair) -> list[str]:
-    """The command line that asks for these fixtures."""
-    draft = "none" if pair.draft is None else str(fixtures.path(pair.draft))
+    """The command line that asks for these fixtures, or for checkpoints at absolute paths."""
+    draft = "none" if pair.draft is None else str(located(pair.draft))
     free = [word for name, value in pair.options for word in ("--option", f"{name}={value}")]
-    return ["--target", str(fixtures.path(pair.target)), "--draft", draft, *free]
+    return ["--target", str(located(pair.target)), "--draft", draft, *free]
+
+
+def located(name: str) -> Path:
+    return Path(name) if Path(name).is_absolute() else fixtures.path(name)
 
 
 def results(decoder: str, pair: Pair, clauses: Sequence[str], seed: int = 0, *more: str) -> dict[str, dict[str, Any]]:

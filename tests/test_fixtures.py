@@ -16,7 +16,7 @@ from specqual.contract.keys import read_json
 from specqual.contract.quantisation import Format, Quantisation, parse_quantisation
 from specqual.contract.schema import Schema, draft_schema, target_schema
 from specqual.fixtures import ROOT, geometry, names, nano, path, real, table
-from specqual.fixtures.nano_quantised import E2M1, e2m1_codes, nvfp4
+from specqual.fixtures.modelopt import E2M1, e2m1_codes, nvfp4
 
 
 def test_table_files_are_what_the_builder_writes(tmp_path):

@@ -1,0 +1,72 @@
+"""Fixtures with NVFP4 and FP8 weights and an FP8 cache, derived on the spot from dense ones."""
+
+import json
+from math import log2
+from pathlib import Path
+
+import pytest
+import torch
+
+from specqual import fixtures
+from specqual.contract.checkpoint import open_target
+from specqual.contract.quantisation import Format
+from specqual.contract.schema import target_linears
+from specqual.fixtures.quantised import WINDOWS, main, power, quantise
+from specqual.reference.target import load_target
+
+NANO = fixtures.path("nano/hybrid")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Windows of random tokens, for a target that has no text of its own."""
+    path = tmp_path_factory.mktemp("text") / "windows.json"
+    ids = torch.randint(1, 94, (8, 40), generator=torch.Generator().manual_seed(0)).tolist()
+    path.write_text(json.dumps({"windows": dict.fromkeys(WINDOWS, ids)}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def derived(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return quantise(NANO, tmp_path_factory.mktemp("derived"), text)
+
+
+def test_mlps_are_nvfp4_large_projections_fp8_and_the_rest_is_as_it_was(derived: Path) -> None:
+    opened, plain = open_target(derived), open_target(NANO)
+    kinds = {name: opened.quantisation.format_of(name) for name in target_linears(opened.config)}
+    assert set(kinds.values()) == {Format.NVFP4, Format.FP8, Format.DENSE}
+    assert all((kind is Format.NVFP4) == (".mlp." in name) for name, kind in kinds.items())
+    assert opened.quantisation.kv_scales and (derived / "tokenizer.json").exists()
+    kept = [name for name in plain.tensors if kinds.get(name.rpartition(".")[0], Format.DENSE) is Format.DENSE]
+    assert kept and all(torch.equal(opened.read(name), plain.read(name)) for name in kept)
+
+
+def test_the_same_bytes_come_out_again(derived: Path, text: Path, tmp_path: Path) -> None:
+    again = quantise(NANO, tmp_path, text)
+    names = sorted(path.name for path in again.iterdir())
+    assert names == sorted(path.name for path in derived.iterdir())
+    assert all((again / name).read_bytes() == (derived / name).read_bytes() for name in names)
+
+
+def test_scales_of_the_cache_are_powers_of_two_that_hold_what_text_shows(derived: Path, text: Path) -> None:
+    opened, target = open_target(derived), load_target(NANO)
+    scales = {name: float(opened.read(name)) for name in opened.tensors if name.endswith(("k_scale", "v_scale"))}
+    assert scales and all(log2(scale).is_integer() for scale in scales.values())
+    seen = target.forward(json.loads(text.read_text())["windows"]["code"][0]).tensors
+    for name, scale in scales.items():
+        side = "key" if name.endswith("k_scale") else "value"
+        largest = float(seen[f"target.{name.split('.')[2]}.{side}"].abs().max())
+        assert 448 * scale / 8 < largest <= 448 * scale
+    assert [power(x) / 448 for x in (448.0, 448.1, 0.4375)] == [1.0, 2.0, 2.0**-10]
+
+
+def test_the_command_names_what_is_wrong(derived: Path, text: Path, capsys, monkeypatch) -> None:
+    for target, out, words in (
+        (NANO, derived.parent, "is there already"),
+        (derived, derived.parent, "is quantised already"),
+        (NANO, derived.parent / "other", "heldout.json: no such file"),
+    ):
+        monkeypatch.setattr("sys.argv", ["quantised", "--target", str(target), "--out", str(out)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        assert stopped.value.code == 2 and words in capsys.readouterr().err
