@@ -25,12 +25,9 @@ from .device.source import environment, laid_out
 NANO = Setup(target=fixtures.path("nano/hybrid"), draft=fixtures.path("nano/hybrid-dflash2"))
 
 
-def quiet(line: str) -> None: ...
-
-
 def test_a_campaign_goes_through_everything_and_finds_a_sound_decoder_equal() -> None:
     asked = Campaign(NANO, tokens=1500, block=700, seed=1, longest=40)
-    seen = campaign(asked, say=quiet)
+    seen = campaign(asked)
     assert seen.difference is None and seen.tokens >= 1500 and seen.blocks >= 2
     assert seen.missing(1500) == [], seen
     assert max(seen.batches) == CROWD
@@ -39,14 +36,14 @@ def test_a_campaign_goes_through_everything_and_finds_a_sound_decoder_equal() ->
 def test_a_difference_ends_a_campaign_and_is_told_with_its_replay() -> None:
     """The mutant mixes up samples whose spans are unequally long."""
     asked = Campaign(NANO, tokens=4000, block=400, longest=40)
-    seen = campaign(asked, mutants()["M24e"].make, quiet)
+    seen = campaign(asked, mutants()["M24e"].make)
     assert seen.difference is not None and seen.tokens < 4000
     assert seen.difference["what"].startswith(f"block {seen.blocks - 1}, request ")
     command = shlex.split(seen.difference["replay"])
     assert command[:3] == ["python", "-m", "tests.device.bitwise"]
     assert command[command.index("--first") + 1] == str(seen.blocks - 1)
     asked = replace(asked, tokens=1, first=seen.blocks - 1)
-    again = campaign(asked, mutants()["M24e"].make, quiet)
+    again = campaign(asked, mutants()["M24e"].make)
     assert again.difference == seen.difference
 
 
@@ -142,3 +139,11 @@ def test_every_configuration_is_tried_with_graphs_and_without(tmp_path: Path) ->
     forms = [f"{kind}-{form}" for kind in ("dense", "hybrid") for form in ("bf16", "nvfp4")]
     assert found == [f"{form}-graphs{graphs}" for form in forms for graphs in (0, 1)]
     assert [one.name for one in parts.configurations(parts.Session(tmp_path, device="cpu"))] == forms
+
+
+def test_targets_are_quantised_only_where_somebody_asks_for_them(tmp_path: Path) -> None:
+    made = {
+        only: [job.name for job in parts.quantised(parts.Session(tmp_path, only=only))]
+        for only in ("", "bf16", "hybrid")
+    }
+    assert made == {"": ["quantise-dense", "quantise-hybrid"], "bf16": [], "hybrid": ["quantise-hybrid"]}

@@ -72,13 +72,13 @@ def unlike(on: Course, off: Course) -> int | None:
     return None if same or (cancelled and len(mine) <= len(theirs)) else min(len(mine), len(theirs))
 
 
-def campaign(asked: Campaign, build: Make = make, say: Callable[[str], None] = print) -> Seen:
-    """Run blocks until enough tokens were compared, time is over, or something differs."""
+def campaign(asked: Campaign, build: Make = make, hear: Callable[[int, Seen], None] = lambda block, seen: None) -> Seen:
+    """Run blocks until enough tokens were compared, time is over, or something differs; `hear` is told behind each."""
     started, seen, block = perf_counter(), Seen(), asked.first
     while seen.tokens < asked.tokens and seen.difference is None and perf_counter() - started < 60 * asked.minutes:
         run_block(asked, block, build, seen)
         seen.seconds = perf_counter() - started
-        say(f"block {block}: {seen}")
+        hear(block, seen)
         block += 1
     return seen
 
@@ -174,10 +174,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     setup = Setup(target=target, draft=draft, dtype=given.dtype, options=options_of(given.option))
     asked = Campaign(setup, given.tokens, given.block, given.seed, given.first, given.minutes)
     asked = replace(asked, prompt=given.prompt, longest=given.longest)
-    seen = campaign(asked, say=lambda line: print(line, flush=True))
+
+    def hear(block: int, seen: Seen) -> None:
+        print(f"block {block}: {seen}", flush=True)
+        if given.out is not None:
+            given.out.write_text(json.dumps(result(asked, seen), indent=1))
+
+    seen = campaign(asked, hear=hear)
     found = result(asked, seen)
-    if given.out is not None:
-        given.out.write_text(json.dumps(found, indent=1))
     if seen.difference is not None:
         print("DIFFERENT:", json.dumps(seen.difference, indent=1))
     elif found["missing"]:

@@ -67,7 +67,7 @@ def chosen(session: Session, jobs: Iterator[Job]) -> list[Job]:
 
 
 def quantised(session: Session) -> list[Job]:
-    """Quantised targets, which are made once and not kept."""
+    """Quantised targets that are asked for, made once and not kept."""
     made = session.folder("quantised")
     return [
         Job(
@@ -75,7 +75,8 @@ def quantised(session: Session) -> list[Job]:
             [PYTHON, "-m", "specqual.fixtures.quantised", "--target", SMALL / kind, "--out", made / kind],
         )
         for kind in MADE
-        if not (made / kind).exists()
+        if any(one.target == made / kind and session.only in one.name for one in configurations(session))
+        and not (made / kind).exists()
     ]
 
 
