@@ -55,11 +55,16 @@ class Configuration:
 def configurations(session: Session) -> Iterator[Configuration]:
     """Dense and hybrid, as stored and quantised, with and without captured graphs on a GPU."""
     for kind in MADE:
-        for form, target in (("bf16", SMALL / kind), ("nvfp4", session.scratch / "quantised" / kind)):
+        for form, target in (("bf16", SMALL / kind), ("nvfp4", narrow(session, kind))):
             for graphs in ("0", "1") if session.device == "cuda" else ("",):
                 options = (f"device={session.device}", *([f"graphs={graphs}"] if graphs else []))
                 name = f"{kind}-{form}{f'-graphs{graphs}' * bool(graphs)}"
                 yield Configuration(name, target, SMALL / f"{kind}-dflash2", options)
+
+
+def narrow(session: Session, kind: str) -> Path:
+    """Where a small target lies with NVFP4 weights and an FP8 cache."""
+    return session.folder("quantised") / f"{kind}-nvfp4"
 
 
 def chosen(session: Session, jobs: Iterator[Job]) -> list[Job]:
@@ -68,15 +73,12 @@ def chosen(session: Session, jobs: Iterator[Job]) -> list[Job]:
 
 def quantised(session: Session) -> list[Job]:
     """Quantised targets that are asked for, made once and not kept."""
-    made = session.folder("quantised")
+    asked = {one.target for one in configurations(session) if session.only in one.name}
+    make = [PYTHON, "-m", "specqual.fixtures.quantised"]
     return [
-        Job(
-            f"quantise-{kind}",
-            [PYTHON, "-m", "specqual.fixtures.quantised", "--target", SMALL / kind, "--out", made / kind],
-        )
+        Job(f"quantise-{kind}", [*make, "--target", SMALL / kind, "--out", narrow(session, kind).parent])
         for kind in MADE
-        if any(one.target == made / kind and session.only in one.name for one in configurations(session))
-        and not (made / kind).exists()
+        if narrow(session, kind) in asked and not narrow(session, kind).exists()
     ]
 
 
