@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from math import log, log10, sqrt
+from math import fsum, log, log10, sqrt
 from typing import Any
 
 from markupsafe import Markup
@@ -74,7 +74,7 @@ def by_length(rounds: Sequence[tuple[int, int, int]]) -> Chart | None:
     rows = []
     for place, values in sorted(bins.items()):
         mean = sum(values) / len(values)
-        spread = sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1)) if len(values) > 1 else mean
+        spread = sqrt(fsum((v - mean) ** 2 for v in values) / (len(values) - 1)) if len(values) > 1 else mean
         half = NORMAL * spread / sqrt(len(values))
         rows.append(((place + 0.5) * width, mean, max(0.0, mean - half), mean + half, len(values)))
     title = "Acceptance against generated length"

@@ -5,7 +5,7 @@ take each slot with one sign or the other.
 """
 
 from collections.abc import Sequence
-from math import log, sqrt
+from math import fsum, log, sqrt
 from statistics import NormalDist
 
 from ..verdicts import Decision, Verdict
@@ -29,7 +29,7 @@ def counts(case: Case) -> tuple[int, float]:
     count = len(case["chance"])
     if count != len(case["accepted"]):
         raise ValueError(f"{case['what']}: a chance for each draft that was judged")
-    return count, sum(map(bool, case["accepted"])) - sum(case["chance"])
+    return count, sum(map(bool, case["accepted"])) - fsum(case["chance"])
 
 
 def rate_of(cases: Sequence[Case]) -> float:
@@ -80,7 +80,7 @@ def decide(cases: Sequence[Case]) -> Decision:
         if count and abs(more) / count > alone(case, cases) + slack:
             because = f"chance explains {alone(case, cases):.3g} of a bias at an error rate of {rate_of(cases):.2g}"
             return Decision(Verdict.VIOLATED, f"{_told(case)}; {because}, rounding {slack:.2g}", case=index)
-    off, far = sum(abs(more) for _, more in found) / drafts, together(cases)
+    off, far = fsum(abs(more) for _, more in found) / drafts, together(cases)
     if off > far + slack:
         index = max(range(len(cases)), key=lambda i: abs(found[i][1]))
         because = f"all slots are off by {off:.3g} on the average, chance explains {far:.3g}, rounding {slack:.2g}"
@@ -99,5 +99,5 @@ def decide(cases: Sequence[Case]) -> Decision:
 
 def _told(case: Case) -> str:
     count = len(case["chance"])
-    hits, chances = sum(map(bool, case["accepted"])) / count, sum(case["chance"]) / count
+    hits, chances = sum(map(bool, case["accepted"])) / count, fsum(case["chance"]) / count
     return f"{case['what']}: {hits:.3g} of {count} drafts accepted, the closed form says {chances:.3g}"

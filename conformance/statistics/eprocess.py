@@ -96,7 +96,7 @@ def _(state: Mixture, requests: Iterable[Sequence[int]]) -> Mixture:
         if not request or not all(0 <= cell < len(law) for cell in request):
             raise ValueError(f"requests: must each hold cells below {len(law)}, and at least one")
         ratios = [(PRIOR + counts[cell]) / (prior + bets) / law[cell] if law[cell] else inf for cell in request]
-        log_e += log(sum(ratios) / len(request))
+        log_e += log(fsum(ratios) / len(request))
         peak = max(peak, log_e)
         for cell in request:
             counts[cell] += 1.0 / len(request)
@@ -110,7 +110,7 @@ def _(state: Bets, requests: Iterable[Sequence[float]]) -> Bets:
     for request in requests:
         if not request or not all(-1 <= gain <= 1 for gain in request):
             raise ValueError("requests: must each hold gains in [-1, 1], and at least one")
-        gain = sum(request) / len(request)
+        gain = fsum(request) / len(request)
         log_e += log1p(stake(state.allowance, bets, total, spread) * (gain - state.allowance))
         peak = max(peak, log_e)
         spread += (gain - (total / bets if bets else 0.0)) ** 2

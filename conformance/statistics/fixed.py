@@ -50,7 +50,7 @@ def pooled(p: Sequence[float], counts: Sequence[int], cells: int) -> tuple[list[
     kept, rest = order[: cells - 1], order[cells - 1 :]
     law, seen = [p[i] for i in kept], [counts[i] for i in kept]
     if rest:
-        law.append(sum(p[i] for i in rest))
+        law.append(fsum(p[i] for i in rest))
         seen.append(sum(counts[i] for i in rest))
     return law, seen
 
@@ -81,7 +81,7 @@ def test(p: Sequence[float], counts: Sequence[int], alpha: float, slack: float =
     if samples == 0:
         return Tested(0, None, 1.0, 1.0)
     far = reach(samples, k, alpha / 2)
-    variation = 0.5 * sum(abs(c / samples - q) for q, c in zip(law, seen, strict=True))
+    variation = 0.5 * fsum(abs(c / samples - q) for q, c in zip(law, seen, strict=True))
     bound, visible = min(1.0, variation + far), min(1.0, 2 * far + slack)
     if variation > far + slack:
         explained = f"chance and rounding explain {far + slack:.4g} at error rate {alpha:.1g}"

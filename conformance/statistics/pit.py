@@ -6,6 +6,7 @@ past, whatever the law of each token. Its leading bits are cells for the mixture
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ def ranked(ids: Sequence[int], probabilities: Sequence[float], token: int, v: fl
 
     For engines that report only the likeliest tokens. It leans low where an engine samples too greedily.
     """
-    tail = 1.0 - sum(probabilities)
+    tail = 1.0 - fsum(probabilities)
     if len(ids) != len(probabilities) or min(probabilities, default=0.0) < 0 or tail < -1e-6:
         raise ValueError("probabilities: must match ids, be non-negative and sum to at most one")
     order = sorted(range(len(ids)), key=lambda i: (-probabilities[i], ids[i]))

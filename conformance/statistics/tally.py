@@ -19,7 +19,7 @@ def likeliest(p: Sequence[float], counts: Sequence[int], slack: float) -> list[f
     """
     total = sum(counts)
     seen = [count / total for count in counts] if total else list(p)
-    if sum(abs(s - q) for s, q in zip(seen, p, strict=True)) / 2 <= slack:
+    if fsum(abs(s - q) for s, q in zip(seen, p, strict=True)) / 2 <= slack:
         return seen
     if slack <= 0:
         return list(p)
