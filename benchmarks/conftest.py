@@ -1,6 +1,5 @@
 """Options, the order of the runs, and a process per arm."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -9,10 +8,7 @@ from typing import Any
 import pytest
 from pytest_benchmark.utils import get_commit_info
 
-from specqual import fixtures
-from specqual.contract.checkpoint import open_target
-
-from .arms import Arm, Prompts, arms_of
+from .arms import Arm, arms_of
 from .worker import Worker
 
 STARTED = pytest.StashKey[dict[str, Any]]()
@@ -81,17 +77,6 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
         "settings": {name: config.getoption("--" + name) for name in names},
         "versions": {name: version(name) for name in PACKAGES},
     }
-
-
-def prompts_of(model: str, batch: int, length: int) -> Prompts:
-    """The first tokens of held-out windows of code, spread over all files.
-
-    The ids are those of the small checkpoints' tokenizer; a smaller vocabulary takes them modulo its size.
-    """
-    windows = json.loads((fixtures.ROOT / "small" / "heldout.json").read_text())["windows"]["code"]
-    size = open_target(fixtures.path(model)).config.vocab_size
-    chosen = windows[:: max(1, len(windows) // batch)][:batch]
-    return tuple(tuple(token % size for token in window[:length]) for window in chosen)
 
 
 class Crew:

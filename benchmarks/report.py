@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
+from .html import bars, rendered, table
 from .results import Cell, Cells, Spread, busy, gather, goals
 
 COLUMNS = (
@@ -28,7 +27,6 @@ COLUMNS = (
 )
 GOAL_COLUMNS = ("model", "ratio of tokens per second", "median and range", "in processor time", "verdict")
 QUIET = 0.05  # above this share of waiting, the clock says more about the neighbours than about the arms
-WIDTH = 420  # of the longest bar, pixels
 
 
 def header(content: Mapping[str, Any]) -> dict[str, str]:
@@ -97,35 +95,18 @@ def lines(group: list[Cell]) -> list[tuple[str, ...]]:
     return [line(cell, plain) for cell in group]
 
 
-def bars(group: list[Cell]) -> list[dict[str, Any]]:
-    """Lengths in pixels, in a picture as wide as the fastest trial of the group."""
-    scale = WIDTH / max(cell.speed.high for cell in group)
-    return [
-        {
-            "label": cell.label,
-            "value": f"{cell.speed.median:.1f}",
-            "length": cell.speed.median * scale,
-            "low": cell.speed.low * scale,
-            "high": cell.speed.high * scale,
-        }
-        for cell in group
-    ]
+def pictured(group: list[Cell]) -> list[dict[str, Any]]:
+    return bars([(cell.label, cell.speed, f"{cell.speed.median:.1f}") for cell in group])
 
 
 def page(content: Mapping[str, Any]) -> str:
     cells = gather(content)
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html.j2").render(
+    return rendered(
+        "page.html.j2",
         header=header(content),
         goals=goal_lines(content),
         goal_columns=GOAL_COLUMNS,
-        groups=[(model, batch, lines(group), bars(group)) for model, batch, group in groups(cells)],
+        groups=[(model, batch, lines(group), pictured(group)) for model, batch, group in groups(cells)],
         columns=COLUMNS,
     )
 
@@ -136,10 +117,6 @@ def markdown(content: Mapping[str, Any]) -> str:
     parts.append(table(GOAL_COLUMNS, goal_lines(content)))
     parts += [f"### {model}, batch {batch}\n\n" + table(COLUMNS, lines(group)) for model, batch, group in groups(cells)]
     return "\n\n".join(parts)
-
-
-def table(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in (names, ("---",) * len(names), *rows))
 
 
 def main() -> None:

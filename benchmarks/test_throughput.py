@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from .conftest import Crew, Job, prompts_of
+from .conftest import Crew, Job
+from .prompts import prompts_of
 
 
 def test_tokens_per_second(job: Job, crew: Crew, benchmark: Any, request: pytest.FixtureRequest) -> None:
