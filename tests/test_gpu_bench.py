@@ -13,9 +13,9 @@ from .interpreter import DEVICE  # isort: split
 
 from benchmarks.gpu import __main__ as entry
 from benchmarks.gpu import peer
-from benchmarks.gpu.breakdown import GROUPS, group_of
 from benchmarks.gpu.clock import Clock, trials_of
 from benchmarks.gpu.derived import Goal, speeds
+from benchmarks.gpu.groups import GROUPS, group_of
 from benchmarks.gpu.moved import Cell, draft_bytes, round_bytes, step_bytes
 from benchmarks.gpu.rig import Rig, drafter_of, place, pools, target_of
 from benchmarks.gpu.session import Session

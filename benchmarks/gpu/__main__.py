@@ -71,7 +71,7 @@ def parts(sizes: Sizes, device: torch.device) -> Mapping[str, Callable[[], Any]]
         begin = perf_counter()
         rig = session.rig(True)
         loaded = perf_counter() - begin
-        found = memory.measure(rig, session.pair, samples, context, sizes.chunk)
+        found = memory.measure(rig, session.pair, clock, samples, context, sizes.chunk)
         return {"load_seconds": loaded, **found}
 
     def broken_down() -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ def parts(sizes: Sizes, device: torch.device) -> Mapping[str, Callable[[], Any]]
         store = session.store(rig)
         return [
             breakdown.measure(rig, store, clock, batch, context, sizes.times, rig.drafter.draft_length // 2)
-            for batch in (sizes.batches[0], sizes.batches[-1])
+            for batch in dict.fromkeys((sizes.batches[0], sizes.batches[-1]))
         ]
 
     def compared() -> dict[str, Any]:

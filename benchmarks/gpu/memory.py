@@ -11,6 +11,7 @@ from specqual.decoder.gpu.budget import Load, Pair, budget
 from specqual.decoder.span import Span
 
 from .arms import arms_of
+from .clock import Clock
 from .rig import Rig, pools
 from .scene import Scene, clear, scene_of
 
@@ -28,7 +29,7 @@ LINES = {  # of this report: the lines of the plan that belong to it, by how the
 }
 
 
-def measure(rig: Rig, pair: Pair, samples: int, context: int, chunk: int) -> dict[str, Any]:
+def measure(rig: Rig, pair: Pair, clock: Clock, samples: int, context: int, chunk: int) -> dict[str, Any]:
     """Fill the pools, take in a chunk of prompt for every sample at once, run steps and rounds, and look."""
     store = pools(rig, samples, context)
     held = {
@@ -44,8 +45,8 @@ def measure(rig: Rig, pair: Pair, samples: int, context: int, chunk: int) -> dic
     scene = scene_of(rig, store, samples, context, rig.drafter.draft_length // 2)
     for arm in arms_of(scene):
         for work in (arm.step, arm.whole):
-            work()
-            work()
+            for _ in range(clock.warm + 1):
+                work()
     clear(scene)
     if rig.device.type == "cuda":
         torch.cuda.synchronize()

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..html import bars, rendered, table
 from ..results import Spread
-from .breakdown import grouped
 from .clock import trials_of
 from .derived import GIB, Results, Speed, goals, speeds
+from .groups import grouped
 
 GOAL_COLUMNS = ("asked for", "bound", "median and range", "verdict")
 SPEED_COLUMNS = (
