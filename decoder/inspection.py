@@ -26,5 +26,5 @@ def state_of(memory: Memory, store: Store) -> State:
             advance(state, *step)
         tensors[f"target.{layer}.state"] = state
         tensors[f"target.{layer}.conv"] = torch.cat([conv, log.mixed[:, 0].to(conv.dtype)])[memory.kept :]
-    pages = tuple(sorted(page for table in memory.tables.values() for page in table if page))
+    pages = tuple(sorted(page for stream in store.pages.own for page in memory.tables[stream.name] if page))
     return State(memory.length, tensors, positions, pages, memory.slot, PAGE)

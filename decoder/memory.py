@@ -10,8 +10,9 @@ from .slots import Slots
 
 @dataclass(slots=True)
 class Memory:
-    """One sample's page tables and slot. `length` counts committed tokens with a target state; whatever lies behind
-    it in a page is speculative, and nothing but a larger length makes it visible.
+    """One sample's page tables, by stream, and slot; streams that share pages have one table. `length` counts committed
+    tokens with a target state; whatever lies behind it in a page is speculative, and nothing but a larger length makes
+    it visible.
 
     `kept` counts the tokens of the slot's log that are committed: the slot itself stands at length - kept.
     """
@@ -34,7 +35,7 @@ class Store:
 
     def most_pages(self, length: int, span: int) -> int:
         """What a sample of `length` tokens may need at any one time."""
-        return sum(stream.most_pages(length, span) for stream in self.pages.streams.values())
+        return sum(stream.most_pages(length, span) for stream in self.pages.own)
 
     @property
     def promised(self) -> int:
@@ -43,7 +44,7 @@ class Store:
         A page that nobody will write or give back before its sample ends, because it lies in front of a length and in
         no window, counts once, however many hold it.
         """
-        lasting = [name for name, stream in self.pages.streams.items() if stream.window is None]
+        lasting = [stream.name for stream in self.pages.own if stream.window is None]
         held = Counter(
             page for memory in self.open for name in lasting for page in memory.tables[name][: memory.length // PAGE]
         )
@@ -53,15 +54,15 @@ class Store:
         """Let a sample in, or None if what was promised to the others leaves too little."""
         if len(self.open) >= self.samples or self.promised + most > self.pages.count:
             return None
-        memory = Memory({name: [] for name in self.pages.streams}, self.slots.take(), most)
+        memory = Memory(self.pages.tables(), self.slots.take(), most)
         self.open.append(memory)
         return memory
 
     def fork(self, source: Memory, memory: Memory) -> None:
         """Let an empty memory begin where another one stands: its pages are shared until one of the two writes."""
-        for name, table in source.tables.items():
-            self.pages.share(table)
-            memory.tables[name].extend(table)
+        for stream in self.pages.own:
+            self.pages.share(source.tables[stream.name])
+            memory.tables[stream.name].extend(source.tables[stream.name])
         if source.slot is not None and memory.slot is not None:
             self.slots.copy(source.slot, memory.slot)
         memory.length, memory.kept = source.length, source.kept
@@ -69,8 +70,8 @@ class Store:
     def give(self, memory: Memory) -> None:
         """Take everything back."""
         self.open = [other for other in self.open if other is not memory]
-        for table in memory.tables.values():
-            self.pages.release(table)
+        for stream in self.pages.own:
+            self.pages.release(memory.tables[stream.name])
         self.slots.give(memory.slot)
 
     def extend(self, memory: Memory, streams: Sequence[Stream], end: int) -> None:
@@ -81,5 +82,5 @@ class Store:
     def commit(self, memory: Memory, length: int, kept: int) -> None:
         """Move the length; `kept` tokens of the slot's log are now committed. Pages behind the length go back."""
         memory.length, memory.kept = length, kept
-        for name, stream in self.pages.streams.items():
-            self.pages.settle(stream, memory.tables[name], length)
+        for stream in self.pages.own:
+            self.pages.settle(stream, memory.tables[stream.name], length)

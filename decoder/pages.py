@@ -72,12 +72,34 @@ def page_bytes(streams: Sequence[Stream]) -> int:
     return -(-max((stream.page_bytes for stream in streams), default=0) // step) * step
 
 
+def owners_of(streams: Sequence[Stream]) -> dict[str, str]:
+    """By stream, the one whose pages it uses: narrow ones share those of the first of as many as one page has room for.
+
+    Only streams that grow together and see alike share: of one model (`target.3` is one of target), with one window.
+    """
+    widest, found = max((stream.page_bytes for stream in streams), default=0), dict[str, str]()
+    open_groups = dict[tuple[str, int | None, int], list[str]]()
+    for stream in streams:
+        kind = stream.name.partition(".")[0], stream.window, stream.page_bytes
+        group = open_groups.setdefault(kind, [])
+        if (len(group) + 1) * stream.page_bytes > widest:
+            group = open_groups[kind] = []
+        group.append(stream.name)
+        found[stream.name] = group[0]
+    return found
+
+
 class Pages:
-    """A pool of pages of bytes, each large enough for 16 keys and values of any stream; page 0 stays zero."""
+    """A pool of pages of bytes, each large enough for 16 keys and values of any stream; page 0 stays zero.
+
+    Streams of which several fit into a page share theirs, each in a place of its own there: they have one table.
+    """
 
     def __init__(self, streams: Sequence[Stream], count: int, device: torch.device | str = "cpu") -> None:
         self.streams: Mapping[str, Stream] = {stream.name: stream for stream in streams}
         self.count, self.page_bytes, self.device = count, page_bytes(streams), device
+        self.owners = owners_of(streams)
+        self.own = tuple(stream for stream in streams if self.owners[stream.name] == stream.name)
         self._data = torch.zeros(count + 1 if streams else 1, self.page_bytes, dtype=torch.uint8, device=device)
         self._blocks = {stream.name: self._blocks_of(stream) for stream in streams}
         self._free = list(range(count, 0, -1))
@@ -89,8 +111,19 @@ class Pages:
         return len(self._free)
 
     def cache(self, stream: Stream) -> Tensor:
-        """All pages as one stream sees them, [count + 1, numbers of a page]: keys [kv_heads, 16, d], then values."""
-        return self._data.view(stream.dtype if stream.scales is None else torch.float8_e4m3fn)
+        """All pages as one stream sees them, [count + 1, numbers of its part]: keys [kv_heads, 16, d], then values."""
+        part = self._data[:, self._place(stream) :]
+        return part.view(stream.dtype if stream.scales is None else torch.float8_e4m3fn)
+
+    def _place(self, stream: Stream) -> int:
+        """Where in its pages a stream begins, in bytes."""
+        group = [name for name, owner in self.owners.items() if owner == self.owners[stream.name]]
+        return group.index(stream.name) * stream.page_bytes
+
+    def tables(self) -> dict[str, Table]:
+        """Empty tables by stream; streams that share pages share one."""
+        own = {stream.name: Table() for stream in self.own}
+        return {name: own[owner] for name, owner in self.owners.items()}
 
     def extend(self, table: Table, start: int, end: int) -> None:
         """Make room to write the positions from `start` to `end`: a page there that somebody else holds is copied."""
@@ -135,7 +168,8 @@ class Pages:
 
     def _blocks_of(self, stream: Stream) -> Blocks:
         data = self._data.view(stream.element).view(-1, PAGE, stream.head_dim)
-        sides = torch.arange(2 * stream.kv_heads).view(2, stream.kv_heads)
+        begin = self._place(stream) // stream.block_bytes
+        sides = torch.arange(begin, begin + 2 * stream.kv_heads).view(2, stream.kv_heads)
         return Blocks(data, self.page_bytes // stream.block_bytes, sides)
 
     def find(self, tables: Sequence[Table], view: View) -> Tensor:

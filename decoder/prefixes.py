@@ -19,7 +19,7 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The pages of one chunk by stream, and the slot that holds the recurrent state behind it, if one does."""
+    """The pages of one chunk by the stream that owns them, and the slot of the recurrent state behind it, if any."""
 
     pages: dict[str, list[int]]
     slot: int | None
@@ -64,7 +64,7 @@ class Prefixes:
         used = False
         for stop in range((start // CHUNK + 1) * CHUNK, min(end, len(prompt)) + 1, CHUNK):
             places = slice((stop - CHUNK) // PAGE, stop // PAGE)
-            pages = {name: table[places] for name, table in memory.tables.items()}
+            pages = {stream.name: memory.tables[stream.name][places] for stream in self._store.pages.own}
             slot = mark[1] if mark is not None and mark[0] == stop else None
             known = self._known.get(prompt[:stop])
             if not self._most or (known is not None and slot is None) or not all(map(all, pages.values())):

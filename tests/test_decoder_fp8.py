@@ -1,14 +1,24 @@
 """FP8 caches: the pool holds codes of one byte, and reading them gives what rounding through the format gives."""
 
+import json
+import shutil
+from pathlib import Path
+
 import torch
 
-from specqual.contract import Finished
-from specqual.decoder import Engine
+from specqual import fixtures
+from specqual.contract import Finished, Setup, State
+from specqual.decoder import Engine, make
 from specqual.decoder.formats import from_e4m3, to_e4m3
 
 from .engines import UNEQUAL, alone, engine, greedy, said
 
 LARGEST = 448.0
+
+
+def states(decoder: Engine) -> list[State]:
+    """Of every request that is in."""
+    return [decoder.inspect(i) for i, rows in decoder._live.items() if rows[0].memory is not None]
 
 
 def fp8(drafter: str | None = None) -> Engine:
@@ -46,3 +56,30 @@ def test_a_cached_row_is_a_number_that_the_format_has() -> None:
             for side, scale in zip(("key", "value"), stream.scales, strict=True):
                 rows = state.tensors[f"{stream.name}.{side}"]
                 assert len(rows) == state.length and from_e4m3(to_e4m3(rows, scale), scale, rows.dtype).equal(rows)
+
+
+def test_narrow_layers_share_the_pages_that_a_wide_one_needs_and_say_what_they_said_alone(tmp_path: Path) -> None:
+    """A dense target with codes of one byte beside a drafter of float32: four of its layers fit into one page."""
+    target = tmp_path / "target"
+    shutil.copytree(fixtures.path("nano/dense"), target)
+    config = json.loads((target / "config.json").read_text())
+    scheme = {"num_bits": 8, "type": "float", "dynamic": False}
+    mixed = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {}}
+    config["quantization_config"] = mixed | {"kv_cache_scheme": scheme}
+    (target / "config.json").write_text(json.dumps(config))
+
+    plain = make(Setup(target=target))
+    both = make(Setup(target=target, draft=fixtures.path("nano/dense-dflash2")))
+    pages, twice = both._store.pages, set[int]()
+    narrow = [stream for stream in pages.streams.values() if stream.scales is not None]
+    tables = pages.tables()
+    assert len({id(tables[stream.name]) for stream in narrow}) == -(-len(narrow) // 4) < len(narrow)
+    assert len(plain._store.pages.own) == len(narrow)
+
+    def look(tick: int) -> None:
+        twice.update(len(state.pages) - len(set(state.pages)) for state in states(both))
+
+    assert said(both, UNEQUAL, look) == said(plain, UNEQUAL)
+    assert twice == {0}  # no page is told twice
+    both.close()
+    assert both.resources()["pages"] == pages.count

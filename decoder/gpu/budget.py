@@ -5,7 +5,7 @@ their shapes. What Triton, CUDA and captured graphs take is an allowance, named 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -18,7 +18,7 @@ from specqual.contract.quantisation import Format, Quantisation
 from specqual.contract.requantised import formats_in_nvfp4
 from specqual.contract.schema import Schema, draft_linears, draft_schema, target_linears, target_schema
 
-from ..pages import Stream
+from ..pages import owners_of, page_bytes
 from ..schedule import LONGEST_CHUNK
 from ..streams import draft_streams, target_streams
 from .splits import parts_of
@@ -105,18 +105,24 @@ def by_format(owner: str, schema: Schema, linears: set[str], kinds: Quantisation
 
 def caches(pair: Pair, load: Load) -> Iterator[Item]:
     """Keys and values of the target and of the drafter's context, in whole pages at their fullest."""
-    config, end = pair.target, load.context + pair.span
+    end, span = load.context + pair.span, max(LONGEST_CHUNK, pair.span)
     scales = (1.0, 1.0) if load.fp8_cache or pair.quantisation.kv_scales else None
-    streams = target_streams(config, torch.bfloat16, lambda layer: scales)
-    yield Item(f"target: {'FP8' if scales else 'bfloat16'} keys and values", pages(pair, load, streams, end))
-    if pair.draft is not None:
-        streams = draft_streams(pair.draft, torch.bfloat16)
-        yield Item("drafter: bfloat16 keys and values", pages(pair, load, streams, end))
+    target = target_streams(pair.target, torch.bfloat16, lambda layer: scales)
+    draft = () if pair.draft is None else draft_streams(pair.draft, torch.bfloat16)
+    streams = (*target, *draft)
+    owners = owners_of(streams)
+    for name, some in ((f"target: {'FP8' if scales else 'bfloat16'}", target), ("drafter: bfloat16", draft)):
+        most = sum(stream.most_pages(end, span) for stream in some if owners[stream.name] == stream.name)
+        yield Item(f"{name} keys and values", load.batch * most * page_bytes(streams))
+    yield Item("rotary tables", sum(4 * positions * width for positions, width in turns(pair)))
 
 
-def pages(pair: Pair, load: Load, streams: Sequence[Stream], end: int) -> int:
-    span = max(LONGEST_CHUNK, pair.span)
-    return load.batch * sum(stream.page_bytes * stream.most_pages(end, span) for stream in streams)
+def turns(pair: Pair) -> Iterator[tuple[int, int]]:
+    """Positions, and the cosines and sines of each, of the target's table and of the drafter's."""
+    config, draft = pair.target, pair.draft
+    yield config.max_context, config.rotary_dim
+    if draft is not None:
+        yield config.max_context + draft.block_size, draft.head_dim
 
 
 def states(pair: Pair, load: Load) -> Iterator[Item]:
