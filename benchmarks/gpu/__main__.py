@@ -36,6 +36,7 @@ class Sizes:
     """What is run, at full size or dry."""
 
     geometry: str = f"geometry/{GEOMETRY}"
+    arms: tuple[str, ...] = ("eager", "graphs")
     batches: tuple[int, ...] = (1, 8, 15)
     contexts: tuple[int, ...] = (128, 512, 4096)
     times: int = 10  # runs in one timing
@@ -48,7 +49,7 @@ class Sizes:
     tokens: int = 256
 
 
-DRY = Sizes("nano/hybrid", (1,), (33,), 1, 16, 1, 0, ("nano/dense",), (1,), 6, 2)
+DRY = Sizes("nano/hybrid", ("graphs",), (1,), (33,), 1, 16, 1, 0, ("nano/dense",), (1,), 6, 2)
 
 
 def parts(sizes: Sizes, device: torch.device) -> Mapping[str, Callable[[], Any]]:
@@ -60,10 +61,13 @@ def parts(sizes: Sizes, device: torch.device) -> Mapping[str, Callable[[], Any]]
     samples, context = max(sizes.batches), max(sizes.contexts)
     session = Session.of(sizes.geometry, device, samples, context)
 
+    def planned(batches: tuple[int, ...]) -> speed.Plan:
+        accepted = session.pair.span // 2 - 1  # of seven drafts three
+        return speed.Plan(sizes.arms, batches, sizes.contexts, sizes.times, accepted)
+
     def timed(nvfp4_draft: bool, batches: tuple[int, ...]) -> dict[str, Any]:
         rig = session.rig(nvfp4_draft)
-        plan = speed.Plan(batches, sizes.contexts, sizes.times, rig.drafter.draft_length // 2)
-        return speed.measure(rig, session.pair, session.store(rig), clock, plan)
+        return speed.measure(rig, session.pair, session.store(rig), clock, planned(batches))
 
     def held() -> dict[str, Any]:
         if device.type == "cuda":
@@ -75,10 +79,10 @@ def parts(sizes: Sizes, device: torch.device) -> Mapping[str, Callable[[], Any]]
         return {"load_seconds": loaded, **found}
 
     def broken_down() -> list[dict[str, Any]]:
-        rig = session.rig(True)
+        rig, plan = session.rig(True), planned(sizes.batches)
         store = session.store(rig)
         return [
-            breakdown.measure(rig, store, clock, batch, context, sizes.times, rig.drafter.draft_length // 2)
+            breakdown.measure(rig, store, clock, plan, batch, context)
             for batch in dict.fromkeys((sizes.batches[0], sizes.batches[-1]))
         ]
 

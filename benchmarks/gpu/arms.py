@@ -1,14 +1,17 @@
 """The ways in which the same work can be launched."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from specqual.contract import Proposal
+from specqual.decoder.counts import Counts
+from specqual.decoder.gpu.graphs import Graphs
 
 from .rig import Rig
 from .scene import Scene, draft, ingest, passed, step, whole
 
+GRAPHS = 8  # of an arm: a step, and the passes of a round
 Work = Callable[[], Any]
 
 
@@ -33,9 +36,20 @@ def eager(scene: Scene) -> Arm:
     return Arm("eager", lambda: step(scene), lambda: whole(scene), parts)
 
 
-def arms_of(scene: Scene) -> list[Arm]:
-    """All that there are."""
-    return [eager(scene)]
+def captured(scene: Scene) -> Arm:
+    """Every pass a graph of its own, recorded when it is run first."""
+    rig, passes = scene.rig, Graphs(scene.rig.device, scene.store, Counts(), GRAPHS)
+    target = replace(rig.target, passes=passes)
+    drafter = replace(rig.drafter, target=target)
+    return replace(eager(replace(scene, rig=replace(rig, target=target, drafter=drafter))), name="graphs")
+
+
+ARMS: dict[str, Callable[[Scene], Arm]] = {"eager": eager, "graphs": captured}
+
+
+def arms_of(scene: Scene, names: Sequence[str]) -> list[Arm]:
+    """Those of these names."""
+    return [ARMS[name](scene) for name in names]
 
 
 def plain(rig: Rig) -> Rig:

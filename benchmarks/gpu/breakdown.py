@@ -11,25 +11,32 @@ from .arms import Work, arms_of, plain
 from .clock import Clock
 from .rig import Rig
 from .scene import clear, scene_of
+from .speed import Plan
 
 RUNS = 3  # of a part under the profiler
 
 
-def measure(
-    rig: Rig, store: Store, clock: Clock, batch: int, context: int, times: int, accepted: int
-) -> dict[str, Any]:
+def measure(rig: Rig, store: Store, clock: Clock, plan: Plan, batch: int, context: int) -> dict[str, Any]:
     """Every arm's parts by the clock and by kernel, at one batch and context."""
-    found = dict[str, Any]()
-    scene = scene_of(rig, store, batch, context, accepted)
-    for arm, bare in zip(arms_of(scene), arms_of(replace(scene, rig=plain(rig))), strict=True):
+    found, times = dict[str, Any](), plan.times
+    scene = scene_of(rig, store, batch, context, plan.accepted)
+    for arm, bare in zip(*(arms_of(one, plan.arms) for one in (scene, replace(scene, rig=plain(rig)))), strict=True):
         rounds = {"round": arm.whole, "round without selector and convolutions": bare.whole}
         found[arm.name] = {
-            "parts": clock.compare(arm.parts, times),
+            "parts": clock.compare(arm.parts, times),  # none of those that are one graph
             "rounds": clock.compare(rounds, times),
-            "kernels": {name: kernels(work) for name, work in arm.parts.items()},
+            "kernels": {
+                name: kernels(work) for name, work in {**arm.parts, "step": arm.step, "round": arm.whole}.items()
+            },
         }
     clear(scene)
-    return {"batch": batch, "context": context, "nvfp4_draft": rig.nvfp4_draft, "accepted": accepted, "arms": found}
+    return {
+        "batch": batch,
+        "context": context,
+        "nvfp4_draft": rig.nvfp4_draft,
+        "accepted": plan.accepted,
+        "arms": found,
+    }
 
 
 def kernels(work: Work) -> dict[str, Any]:

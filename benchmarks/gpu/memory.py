@@ -43,7 +43,7 @@ def measure(rig: Rig, pair: Pair, clock: Clock, samples: int, context: int, chun
     prefill(scene, chunk)
     clear(scene)
     scene = scene_of(rig, store, samples, context, rig.drafter.draft_length // 2)
-    for arm in arms_of(scene):
+    for arm in arms_of(scene, ["graphs"]):
         for work in (arm.step, arm.whole):
             for _ in range(clock.warm + 1):
                 work()

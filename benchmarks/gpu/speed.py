@@ -18,6 +18,7 @@ from .scene import clear, scene_of
 class Plan:
     """What is run: runs of each arm in one timing, and how many drafts the round before has accepted."""
 
+    arms: Sequence[str]
     batches: Sequence[int]
     contexts: Sequence[int]
     times: int
@@ -43,7 +44,7 @@ def measure(rig: Rig, pair: Pair, store: Store, clock: Clock, plan: Plan) -> dic
 def cell_of(rig: Rig, pair: Pair, store: Store, clock: Clock, plan: Plan, batch: int, context: int) -> dict[str, Any]:
     scene = scene_of(rig, store, batch, context, plan.accepted)
     runs = {}
-    for arm in arms_of(scene):
+    for arm in arms_of(scene, plan.arms):
         runs[f"{arm.name} step"], runs[f"{arm.name} round"] = arm.step, arm.whole
     seconds = clock.compare(runs, plan.times)
     clear(scene)

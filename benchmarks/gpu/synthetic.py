@@ -16,12 +16,11 @@ from torch import Tensor
 from specqual.contract.checkpoint import C, Checkpoint, Stored, read_draft, read_target
 from specqual.contract.config import TargetConfig
 from specqual.contract.draft import DraftConfig
-from specqual.contract.quantisation import Format, Quantisation
+from specqual.contract.requantised import formats_in_nvfp4
 from specqual.contract.schema import Expected, Schema, draft_schema, target_schema
 
 CODES_RMS = 2.926  # root mean square of the sixteen e2m1 codes
 DTYPES = {"BF16": torch.bfloat16, "F32": torch.float32, "F8_E4M3": torch.float8_e4m3fn, "U8": torch.uint8}
-NVFP4 = Quantisation(Format.NVFP4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +83,9 @@ def synthetic_target(directory: Path, device: torch.device, seed: int = 0) -> Sy
 def synthetic_draft(
     directory: Path, target: TargetConfig, device: torch.device, seed: int = 0, *, nvfp4: bool = False
 ) -> Synthetic[DraftConfig]:
-    """A drafter for a target, as its configuration stores it, or with all modules stored in NVFP4."""
+    """A drafter for a target, as its configuration stores it, or with its dense modules in NVFP4."""
     config, kinds = read_draft(directory, target)
-    kinds = NVFP4 if nvfp4 else kinds
+    kinds = formats_in_nvfp4(config, kinds) if nvfp4 else kinds
     tensors = tensors_of(draft_schema(config, kinds), seed)
     return Synthetic(directory, config, kinds, tensors, device=device, seed=2 * seed + 1)
 
