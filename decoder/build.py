@@ -136,8 +136,6 @@ def make(setup: Setup) -> Engine:
     checkpoint = None if is_table(setup.target) else open_target(setup.target)
     _fit_for(options, dtype)
     device = need.device_of(options.device)
-    if options.attention == "flash":
-        need.flash(device, dtype)
     with need.room("target", "its weights, with the drafter's, do not fit into memory"):
         target, proposer = _models(setup, options, checkpoint, dtype, device)
     if options.selector_rows is not None and proposer is not None and proposer.method not in SELECTING:
@@ -178,9 +176,11 @@ def make(setup: Setup) -> Engine:
 
 
 def _fit_for(options: Options, dtype: torch.dtype) -> None:
-    """ValueError for what a device does not have: it would be claimed."""
+    """ValueError for what a device does not have: it would be claimed. Unsupported for a package that is missing."""
     if options.captures and (options.device == "cpu" or options.attention != "own"):
         raise ValueError(f"graphs: must be 0 on device {options.device} with attention {options.attention}, got 1")
+    if options.attention == "flash":
+        need.flash(options.device, dtype)
     if options.device == "cpu":
         return
     if dtype is torch.float64:

@@ -67,17 +67,16 @@ def test_memory_that_a_device_lacks_is_told_by_what_it_was_for_and_nothing_else_
 
 
 def test_what_flash_attention_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = torch.device("cuda")
     with pytest.raises(ValueError, match=r"^attention: flash needs dtype bfloat16, got float32$"):
-        need.flash(there, torch.float32)
+        need.flash("cuda", torch.float32)
     monkeypatch.setattr(need, "find_spec", lambda name: None)
     with pytest.raises(
         Unsupported, match=r"^attention: flash needs flash-attn, .* \(pip install 'specqual\[flash\]'\)$"
     ):
-        need.flash(there, torch.bfloat16)
-    assert not need.has_flash(there, torch.bfloat16)
+        need.flash("cuda", torch.bfloat16)
+    assert not need.has_flash("cuda", torch.bfloat16)
     monkeypatch.setattr(need, "find_spec", lambda name: object())
-    assert need.has_flash(there, torch.bfloat16)
+    assert need.has_flash("cuda", torch.bfloat16)
 
 
 def test_an_old_gpu_is_refused_and_a_new_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,4 +158,4 @@ BACK_ENDS: Mapping[str, Attention] = {"own": attention, "sdpa": attention_sdpa, 
 
 def present(device: torch.device, dtype: torch.dtype) -> list[str]:
     """The names of those that can run here."""
-    return [name for name in BACK_ENDS if name != "flash" or need.has_flash(device, dtype)]
+    return [name for name in BACK_ENDS if name != "flash" or need.has_flash(device.type, dtype)]

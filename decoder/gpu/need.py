@@ -20,9 +20,9 @@ def triton() -> None:
         raise Unsupported("triton: is not installed, and the GPU kernels need it (pip install 'specqual[gpu]')")
 
 
-def flash(device: torch.device | None, dtype: torch.dtype) -> None:
+def flash(device: str, dtype: torch.dtype) -> None:
     """Raise ValueError for a device or a dtype that flash-attn does not have, Unsupported if it is not installed."""
-    if device is None or device.type != "cuda":
+    if device != "cuda":
         raise ValueError("attention: flash needs device cuda")
     if dtype is not torch.bfloat16:
         raise ValueError(f"attention: flash needs dtype bfloat16, got {str(dtype).removeprefix('torch.')}")
@@ -30,7 +30,7 @@ def flash(device: torch.device | None, dtype: torch.dtype) -> None:
         raise Unsupported("attention: flash needs flash-attn, which is not installed (pip install 'specqual[flash]')")
 
 
-def has_flash(device: torch.device | None, dtype: torch.dtype) -> bool:
+def has_flash(device: str, dtype: torch.dtype) -> bool:
     """Whether flash-attn can be used here."""
     try:
         flash(device, dtype)
