@@ -165,13 +165,16 @@ def make(setup: Setup) -> Engine:
     )
     prefixes = Prefixes(store, options.prefixes)
     kernels, counts = kernels_of(target.tiling) if isinstance(target, Transformer) else Kernels(), Counts()
+    judge = None
     if device is not None:
+        from .gpu.judging import DeviceJudge
         from .gpu.kernels import kernels_of as device_kernels
 
         kernels = device_kernels(device, dtype)
+        judge = None if checkpoint is None else DeviceJudge(max(1, longest), device)  # a table stays on the host
     if device is not None and options.captures:
         target, proposer = _captured(target, proposer, store, counts, options.captured, device)
-    told = text, options.policies, options.remembered, kernels, counts
+    told = text, options.policies, options.remembered, kernels, counts, judge
     return Engine(target, proposer, store, prefixes, claims, *told)
 
 

@@ -28,13 +28,14 @@ def proposals(
     tensors: Mapping[str, Tensor],
     wanted: Sequence[tuple[Ask, int]],
     logits: Tensor,
-    joint: Tensor,
+    joint: Tensor | None,
 ) -> list[Proposal]:
-    """Drafts for every ask, from the logits [R, V] and the joint states [R, rank] of all slots behind each other."""
+    """Drafts for every ask, from the logits [R, V] of all slots behind each other, and their joint states [R, rank] if
+    there is a selector."""
     done, found = 0, list[Proposal]()
     for ask, length in wanted:
         rows = slice(done, done + length)
-        scores = scores_of(config, tensors, ask, logits[rows], joint[rows])
+        scores = scores_of(config, tensors, ask, logits[rows], None if joint is None else joint[rows])
         plain = not (config.selector is not None and ask.selector) and config.markov_rank is None
         law = ask.sampling if plain else Sampling(temperature=ask.sampling.temperature)
         found.append(walk(ask.tokens[-1], length, scores, law, ask.uniform))
@@ -42,10 +43,12 @@ def proposals(
     return found
 
 
-def scores_of(config: DraftConfig, tensors: Mapping[str, Tensor], ask: Ask, logits: Tensor, joint: Tensor) -> Scores:
+def scores_of(
+    config: DraftConfig, tensors: Mapping[str, Tensor], ask: Ask, logits: Tensor, joint: Tensor | None
+) -> Scores:
     """What may stand in each slot of one block, and how good it is behind a given token."""
     selector, everything = config.selector, np.arange(config.vocab_size)
-    if selector is not None and ask.selector:
+    if selector is not None and joint is not None and ask.selector:
         before, after = (tensors[f"candidate_selector.{side}_codebook"] for side in ("predecessor", "successor"))
         ids = best_ids(logits, selector.top_k)  # [slots, k]
         others = torch.cat([torch.full_like(ids[:1], ask.tokens[-1]), ids[:-1]])  # what may stand in front

@@ -24,12 +24,13 @@ from specqual.contract import (
     Script,
     State,
     Tape,
+    Tokens,
     Usage,
     validate,
 )
 
 from .counts import Counts
-from .flight import Flight
+from .flight import Flight, Judge
 from .inspection import state_of
 from .memory import Memory, Store
 from .plan import decided, offered, span_of, unservable, wanted
@@ -42,7 +43,7 @@ from .schedule import LONGEST_CHUNK, Schedule
 from .scoring import score
 from .span import Target
 from .text import Text
-from .transaction import Terms, transact
+from .transaction import Terms, commit, transact
 
 
 class Engine:
@@ -60,13 +61,14 @@ class Engine:
         remembered: int,
         kernels: Kernels,
         counts: Counts,
+        judge: Judge | None = None,
     ) -> None:
         self.claims = claims
         self._target, self._proposer, self._store, self._text = target, proposer, store, text
         self._tape: Tape = Counter()
         self._script: Script | None = None
         self._prefixes, self._policies, self._remembered = prefixes, policies, remembered
-        self._kernels = kernels
+        self._kernels, self._judge = kernels, judge
         self._schedule = Schedule(claims.limits.max_draft)
         self._flights: list[Flight] = []
         self._ids = count()
@@ -231,14 +233,17 @@ class Engine:
             memory.length, memory.kept = span.start + span.certain, 0
             self._prefixes.publish(memory, prompt, span.start, memory.length, span.mark)
         self._flights = [other for flight in self._flights for other in (flight, *self._forks(flight))]
+        if self._judge is not None:
+            self._flights = self._judge(self._flights, self._terms)
 
     def _land(self) -> list[Event]:
         """Judge and commit what is in flight, except for rows that have lost their memory since."""
         events, grown = list[Event](), list[tuple[Memory, Tensor]]()
         flights, self._flights = [f for f in self._flights if f.row.memory is f.span.memory], []
-        for row, proposal, span, logits, features, policy in flights:
+        for flight in flights:
+            row, span, features = flight.row, flight.span, flight.features
             if span.judged:
-                events.append(transact(row, proposal, logits.numpy(), self._terms, policy))
+                events.append(self._settled(flight))
                 self._counts.committed(row.rounds[-1])
             if row.reason is not None:
                 self._release(row)
@@ -251,6 +256,13 @@ class Engine:
         for memory, features in grown:
             self._store.commit(memory, memory.length + len(features), len(features))
         return events
+
+    def _settled(self, flight: Flight) -> Tokens:
+        """Commit by the verdict of a device or, where there is none, by the logits."""
+        parts = flight.row, flight.proposal
+        if flight.verdict is not None:
+            return commit(*parts, flight.verdict(), self._terms, flight.policy)
+        return transact(*parts, flight.logits.cpu().numpy(), self._terms, flight.policy)
 
     def _forks(self, flight: Flight) -> Iterator[Flight]:
         """The samples that waited for this one to fill their prompt, once it has: one pass serves them all."""

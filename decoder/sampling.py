@@ -38,10 +38,15 @@ def best(
     Where these change nothing, and the largest logit is a finite number, a look at the row as it stands is enough.
     """
     first = int(np.argmax(logits))
-    penalties = sampling.presence_penalty or sampling.frequency_penalty or sampling.repetition_penalty != 1
-    if not (penalties or sampling.logit_bias or forbidden) and np.isfinite(logits[first]):
+    if bare(sampling) and not forbidden and np.isfinite(logits[first]):
         return first
     return int(np.argmax(shaped(logits.astype(np.float64), sampling, prompt, output, forbidden)))
+
+
+def bare(sampling: Sampling) -> bool:
+    """Whether steps 1 and 2 leave every row as it is."""
+    penalties = sampling.presence_penalty or sampling.frequency_penalty or sampling.repetition_penalty != 1
+    return not (penalties or sampling.logit_bias)
 
 
 def shaped(

@@ -39,7 +39,7 @@ def score(target: Target, store: Store, prompt: Sequence[int], output: Sequence[
         judged = max(0, end - max(start, len(prompt) - 1))
         found = target.forward([Span(ids[:end], start, memory, end - start, judged)], alone)
         alone.commit(memory, end, 0)
-        rows += list(found.logits[0].double().numpy())
+        rows += list(found.logits[0].cpu().double().numpy())
     laws = [logprobs(row) for row in rows]
     first, second = ([int(falling(law)[rank]) for law in laws] for rank in (0, 1))
     return Scored(

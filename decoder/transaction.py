@@ -1,7 +1,7 @@
 """Accept and commit for one row, whoever drafted: a proposal and the target's logits in, committed tokens out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from .row import Row
 from .sampling import Logits, best, falling, law, logprobs, shaped
 from .sampling import Row as Law
 from .text import Text
-from .verify import matched, verify
+from .verify import Verdict, matched, verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,21 @@ def numbers(row: Row, terms: Terms, first: int) -> Callable[[Purpose, int], floa
 
 
 def transact(row: Row, proposal: Proposal, logits: Logits, terms: Terms, policy: Mapping[str, int]) -> Tokens:
-    """Judge a proposal by the logits [K + 1, V] behind anchor and drafts, and commit to the row.
+    """Judge a proposal by the logits [K + 1, V] behind anchor and drafts, and commit to the row."""
+    told = commit(row, proposal, verdict_of(row, proposal, logits, terms), terms, policy)
+    count = row.request.logprobs
+    if count is None:
+        return told
+    pairs = zip(logits, told.ids, strict=False)
+    return replace(told, logprobs=tuple(judged(line, token, count) for line, token in pairs))
+
+
+def verdict_of(row: Row, proposal: Proposal, logits: Logits, terms: Terms) -> Verdict:
+    """What logits [K + 1, V] say of a proposal.
 
     A greedy row's laws are one-hot, so every rule would accept the same drafts, and none is asked.
     """
-    request, first, drafts = row.request, len(row.tokens), proposal.tokens
+    request, drafts = row.request, proposal.tokens
 
     def context(slot: int) -> tuple[Sampling, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         output = row.output + drafts[:slot]
@@ -68,16 +78,18 @@ def transact(row: Row, proposal: Proposal, logits: Logits, terms: Terms, policy:
         return law(shaped(logits[slot].astype(np.float64), *context(slot)), request.sampling)
 
     if request.sampling.greedy:
-        verdict = matched(lambda slot: best(logits[slot], *context(slot)), drafts)
-    else:
-        verdict = verify(terms.rule, p, proposal, numbers(row, terms, first))
-    span = (*proposal.tokens[: verdict.accepted], verdict.token)
-    committed, row.reason = cut(row, span, terms)
+        return matched(lambda slot: best(logits[slot], *context(slot)), drafts)
+    return verify(terms.rule, p, proposal, numbers(row, terms, len(row.tokens)))
+
+
+def commit(row: Row, proposal: Proposal, verdict: Verdict, terms: Terms, policy: Mapping[str, int]) -> Tokens:
+    """Commit to the row what a verdict, whoever came to it, leaves of a proposal."""
+    committed, reason = cut(row, (*proposal.tokens[: verdict.accepted], verdict.token), terms)
     row.rounds.append(
         Round(
             row.request_id,
             row.index,
-            first - 1,
+            len(row.tokens) - 1,
             row.tokens[-1],
             proposal.tokens,
             proposal.q,
@@ -87,11 +99,8 @@ def transact(row: Row, proposal: Proposal, logits: Logits, terms: Terms, policy:
             policy,
         )
     )
-    row.output, row.forwards = row.output + committed, 0
-    told = None
-    if request.logprobs is not None:
-        told = tuple(judged(line, token, request.logprobs) for line, token in zip(logits, committed, strict=False))
-    return Tokens(row.request_id, committed, row.index, told)
+    row.reason, row.output, row.forwards = reason, row.output + committed, 0
+    return Tokens(row.request_id, committed, row.index)
 
 
 def cut(row: Row, span: Sequence[int], terms: Terms) -> tuple[tuple[int, ...], FinishReason | None]:

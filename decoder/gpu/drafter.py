@@ -11,7 +11,8 @@ from specqual.contract import Method, Proposal
 from specqual.contract.checkpoint import Checkpoint
 from specqual.contract.draft import DraftConfig
 
-from ..drafts import block_of, lengths_of, proposals
+from ..drafts import block_of, lengths_of
+from ..drafts import proposals as on_the_host
 from ..memory import Memory, Store
 from ..pages import Stream
 from ..propose import Ask
@@ -25,6 +26,8 @@ from .modules import Module, Siblings, Stored, module_of
 from .norm import rms_norm
 from .rounds import Piece, Told
 from .target import DeviceTarget, turns_of
+from .verdict import Drafted
+from .walks import Codes, Walks, Way, blocks_of, likeliest, proposals, walked, walks_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,12 @@ class DraftLayer:
 
 @dataclass(frozen=True, slots=True)
 class DeviceDrafter:
-    """A drafter that borrows embedding and head of its target. `joint` are the tensors that join a slot with the token
-    before it, on the host, where drafts are chosen."""
+    """A drafter that borrows embedding and head of its target.
+
+    Drafts are chosen on the device where a few candidates, or one, are enough: by a selector, and greedily by a plain
+    drafter. A plain drafter's sampled q is a law over the whole vocabulary, and a Markov head scores all of it behind
+    every draft: those walks are the host's, with `markov` there.
+    """
 
     config: DraftConfig
     target: DeviceTarget
@@ -53,7 +60,8 @@ class DeviceDrafter:
     gain: Tensor
     layers: tuple[DraftLayer, ...]
     selector: Module | None
-    joint: Mapping[str, Tensor]
+    codes: Codes | None  # the selector's
+    markov: Mapping[str, Tensor]
     turns: Turns
     streams: tuple[Stream, ...]
 
@@ -100,28 +108,67 @@ class DeviceDrafter:
 
     @torch.inference_mode()
     def propose(self, asks: Sequence[Ask], store: Store) -> list[Proposal]:
-        """One block pass for all asks; no draft stands beyond the drafter's own context."""
-        config = self.config
-        lengths = lengths_of(config, asks)
+        """One block pass for all asks; no draft stands beyond the drafter's own context.
+
+        Blocks are laid out as if each had as many slots as the longest, rounded up to a power of two: kernels are
+        compiled for few numbers of slots, and what a block has too many of is not looked at.
+        """
+        lengths = lengths_of(self.config, asks)
         wanted = [(ask, length) for ask, length in zip(asks, lengths, strict=True) if length]
         if not wanted:
             return [Proposal.certain(())] * len(asks)
-        hidden = self._run(wanted, store)
-        logits = self.target.head(hidden) * config.output_multiplier
-        if config.softcap is not None:
-            logits = torch.tanh(logits / config.softcap) * config.softcap
-        joint = hidden if self.selector is None else self.selector(hidden, torch.float32)
-        found = iter(proposals(config, self.joint, wanted, logits.cpu(), joint.cpu()))
-        return [next(found) if length else Proposal.certain(()) for length in lengths]
+        slots = min(self.draft_length, 1 << (max(lengths) - 1).bit_length())
+        hidden = self._run(wanted, slots, store)
+        logits = self.logits(hidden)
+        found = dict[int, Proposal]()
+        for way in Way:
+            places = [place for place, (ask, _) in enumerate(wanted) if self.way(ask) is way]
+            if places:
+                mine = [wanted[place] for place in places]
+                sides = (blocks_of(side, places, slots) for side in (hidden, logits))
+                found.update(zip(places, self._chosen(way, mine, *sides, slots), strict=True))
+        rest = (found[place] for place in range(len(wanted)))
+        return [next(rest) if length else Proposal.certain(()) for length in lengths]
 
-    def _run(self, wanted: Sequence[tuple[Ask, int]], store: Store) -> Tensor:
-        """The final-normed states [R, H] that predict the positions behind each anchor."""
+    def way(self, ask: Ask) -> Way:
+        """How its drafts are chosen: its own request decides, and whether policies let it have the selector."""
+        if self.codes is not None and ask.selector:
+            return Way.SELECTOR
+        return Way.LIKELIEST if ask.sampling.greedy and not self.markov else Way.HOST
+
+    def draft(self, way: Way, hidden: Tensor, logits: Tensor, walks: Walks) -> Drafted:
+        """Drafts of B blocks of K slots that are chosen on the device, from normed states [B K, H] and logits [B K, V].
+
+        Nothing here waits for the device, so that a graph can hold it.
+        """
+        if way is Way.LIKELIEST:
+            return likeliest(logits, walks)
+        assert self.selector is not None and self.codes is not None
+        return walked(logits, self.selector(hidden, torch.float32), self.codes, walks)
+
+    def _chosen(
+        self, way: Way, wanted: Sequence[tuple[Ask, int]], hidden: Tensor, logits: Tensor, slots: int
+    ) -> list[Proposal]:
+        if way is not Way.HOST:
+            walks = walks_of(wanted, slots, logits.device)
+            return proposals(self.draft(way, hidden, logits, walks), wanted)
+        rows = [logits[place * slots : place * slots + length] for place, (_, length) in enumerate(wanted)]
+        return on_the_host(self.config, self.markov, wanted, torch.cat(rows).cpu(), None)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """What stands in each slot [R, V] float32, from normed states [R, H]."""
+        logits = self.target.head(hidden) * self.config.output_multiplier
+        softcap = self.config.softcap
+        return logits if softcap is None else torch.tanh(logits / softcap) * softcap
+
+    def _run(self, wanted: Sequence[tuple[Ask, int]], slots: int, store: Store) -> Tensor:
+        """The final-normed states [B * slots, H] that predict the positions behind each anchor."""
         pieces, rows, end = list[Piece](), list[int](), 0
         for ask, length in wanted:
             ids, start = block_of(self.config, ask, length), len(ask.tokens) - 1
             pieces.append(Piece(ask.memory, ids, start, start, 0))
             end += len(ids)
-            rows += range(end - length, end)
+            rows += [min(end - length + slot, end - 1) for slot in range(slots)]
         (normed,) = self.target.passes.run("block", partial(self._block, store), pieces, self.streams, store)
         return normed[torch.tensor(rows, device=normed.device)]
 
@@ -208,8 +255,11 @@ def load_drafter(checkpoint: Checkpoint[DraftConfig], target: DeviceTarget) -> D
         )
 
     names = [f"layers.{i}.self_attn.{side}_proj" for i in range(config.layers) for side in "kv"]
-    joint = [name for name in checkpoint.tensors if "codebook" in name or "markov" in name]
-    selector = one("candidate_selector.hidden_projection") if config.selector is not None else None
+    selector, codes = None, None
+    if config.selector is not None:
+        selector = one("candidate_selector.hidden_projection")
+        tables = (checkpoint.read(f"candidate_selector.{side}_codebook") for side in ("predecessor", "successor"))
+        codes = Codes(*(table.to(device) for table in tables), config.selector.top_k)
     return DeviceDrafter(
         config,
         target,
@@ -219,7 +269,8 @@ def load_drafter(checkpoint: Checkpoint[DraftConfig], target: DeviceTarget) -> D
         tensor("norm.weight"),
         tuple(layer_of(index) for index in range(config.layers)),
         selector,
-        {name: checkpoint.read(name).float() for name in joint},
+        codes,
+        {name: checkpoint.read(name).float() for name in checkpoint.tensors if "markov" in name},
         turns_of(target.max_context + config.block_size, config.head_dim, config.rope_theta, device),
         draft_streams(config, dtype),
     )

@@ -150,7 +150,7 @@ def law_kernel(
     cut, floor = ordered(tl.minimum(tl.min(least, 0), best)), many * 0
     temperature = tl.load(temperature_ptr + row)
     warm = temperature > 0
-    rate = tl.where(warm, LOG2E / tl.where(warm, temperature, 1.0), 1.0).to(tl.float32)
+    rate = tl.where(warm, tl.minimum(LOG2E / tl.where(warm, temperature, 1.0), HIGHEST), 1.0).to(tl.float32)
     if warm:
         count = tl.load(top_k_ptr + row).to(tl.int64)
         if (count > 0) & (count < many):
@@ -197,7 +197,7 @@ def law_torch(logits: Tensor, filters: Filters, out: Law | None = None) -> Law:
     entries = entries_of(x)
     ranked, ids = entries.sort(dim=1, descending=True)
     temperature = torch.where(filters.temperature > 0, filters.temperature, LOG2E.value)
-    best, rate = x.amax(1), (LOG2E.value / temperature).float()
+    best, rate = x.amax(1), (LOG2E.value / temperature).clamp(max=highest).float()
     weights = weights_of(x, best, rate).gather(1, ids)
     places = torch.arange(x.shape[1], device=x.device)
     asked = torch.where(filters.top_k > 0, filters.top_k, x.shape[1])

@@ -112,14 +112,14 @@ class DeviceTarget:
         return attend(self.config, self.turns, self.attention, layer, x, there, store)
 
     def _judge(self, x: Tensor, spans: Sequence[Span], pieces: Sequence[Piece]) -> tuple[Tensor, ...]:
-        """Logits [judged, V] float32 of the last rows of each piece, on the host."""
+        """Logits [judged, V] float32 of the last rows of each piece, behind each other."""
         rows, end, counts = list[int](), 0, [span.judged for span in spans]
         for piece, count in zip(pieces, counts, strict=True):
             end += len(piece.ids)
             rows += range(end - count, end)
         if not rows:
             return tuple(torch.zeros(0, self.vocab_size) for _ in spans)
-        return torch.split(self.head(x[torch.tensor(rows, device=self.device)]).cpu(), counts)
+        return torch.split(self.head(x[torch.tensor(rows, device=self.device)]), counts)
 
     def head(self, normed: Tensor) -> Tensor:
         """Logits [R, V] float32 of normed rows."""

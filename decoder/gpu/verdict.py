@@ -137,7 +137,7 @@ def judge_kernel(
         ids = tl.load(ids_ptr + at, mask=real, other=-1)
         q = tl.sum(tl.where(ids == drafts[:, None], tl.load(q_ptr + at, mask=real, other=0.0), 0.0), 1)
         u = tl.load(accept_ptr + sample * SLOTS + lanes, mask=there, other=0.0)
-        accepted = tl.min(tl.where(there & ((u * q < p) == 0), lanes, count), 0)  # NaN rejects
+        accepted = tl.min(tl.where(there & ((u * q < p) == 0), lanes, count), 0)  # NaN rejects, and takes nothing
 
         row, slot = first + accepted, sample * SLOTS + accepted
         rejected = accepted < count
@@ -149,7 +149,7 @@ def judge_kernel(
         x = cleaned(tl.load(logits_ptr + row * stride + ids, mask=real, other=0.0))
         theirs = weight(x, best, rate)
         theirs = tl.where(real & (entry(x, ids) >= cut) & (theirs >= floor), theirs, 0)
-        taken = tl.where(q >= 1, mass, (q * mass.to(tl.float64)).to(tl.int64))
+        taken = tl.where(q >= 1, mass, (tl.where(q == q, q, 0.0) * mass.to(tl.float64)).to(tl.int64))
         taken = tl.minimum(theirs, taken)
         left = mass - tl.sum(taken, 0)
         taken = tl.where(left > 0, taken, 0)  # where nothing is left, p itself

@@ -1,0 +1,41 @@
+"""Arrays to the device and back, several of them in one copy."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[Any]
+KINDS = {np.dtype(np.int32): torch.int32, np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
+
+
+def carried(sides: Sequence[Array], device: torch.device) -> list[Tensor]:
+    """Arrays of int32, float32 and float64 as tensors on the device, each aligned to 16 bytes."""
+    words, places, end = list[Array](), list[slice](), 0
+    for side in sides:
+        flat = np.ascontiguousarray(side).reshape(-1).view(np.int32)
+        places.append(slice(end, end + len(flat)))
+        words += [flat, np.zeros(-len(flat) % 4, np.int32)]
+        end = places[-1].stop + len(words[-1])
+    there = torch.from_numpy(np.concatenate(words)).to(device, non_blocking=True)
+    return [there[p].view(KINDS[side.dtype]).view(side.shape) for p, side in zip(places, sides, strict=True)]
+
+
+def brought(parts: Sequence[Tensor]) -> list[Array]:
+    """Tensors of int32, float32 and float64 as arrays on the host, for which this waits."""
+    words = torch.cat([part.reshape(-1).view(torch.int32) for part in parts]).cpu()
+    found = torch.split(words, [part.numel() * part.itemsize // 4 for part in parts])
+    return [side.clone().view(part.dtype).view(part.shape).numpy() for side, part in zip(found, parts, strict=True)]
+
+
+def together(parts: Sequence[Tensor]) -> Tensor:
+    """Rows [R, V] behind each other: the very memory where they lie so already, else a copy."""
+    first, at = parts[0], parts[0].data_ptr()
+    for part in parts:
+        if part.data_ptr() != at or part.untyped_storage().data_ptr() != first.untyped_storage().data_ptr():
+            return torch.cat(list(parts))
+        at += part.nbytes
+    return first.as_strided((sum(map(len, parts)), *first.shape[1:]), first.stride())
