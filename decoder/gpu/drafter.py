@@ -157,9 +157,9 @@ class DeviceDrafter:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """What stands in each slot [R, V] float32, from normed states [R, H]."""
-        logits = self.target.head(hidden) * self.config.output_multiplier
+        logits = self.target.head(hidden).mul_(self.config.output_multiplier)
         softcap = self.config.softcap
-        return logits if softcap is None else torch.tanh(logits / softcap) * softcap
+        return logits if softcap is None else logits.div_(softcap).tanh_().mul_(softcap)
 
     def _run(self, wanted: Sequence[tuple[Ask, int]], slots: int, store: Store) -> Tensor:
         """The final-normed states [B * slots, H] that predict the positions behind each anchor."""

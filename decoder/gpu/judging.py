@@ -18,6 +18,7 @@ from torch import Tensor
 from specqual.contract import Purpose, Rule
 
 from ..flight import Flight
+from ..row import Row
 from ..sampling import bare
 from ..transaction import Terms, numbers
 from ..verify import Verdict
@@ -96,28 +97,50 @@ def asked(
 ) -> tuple[Tensor, Drafted, Demands | None]:
     """Of each flight, for `judged`: its first row, its drafts, and how it is drawn."""
     counts = [len(flight.proposal.tokens) for flight in flights]
-    first = np.array([0, *accumulate(1 + count for count in counts)], np.int32)
     tokens = np.zeros((len(flights), slots), np.int32)
-    for row, flight, count in zip(tokens, flights, counts, strict=True):
-        row[:count] = flight.proposal.tokens
-    if all(flight.row.request.sampling.greedy for flight in flights):
-        there = carried([first, tokens], device)
-        return there[0], certain(there[1]), None
-    drawn = [numbers(flight.row, terms, len(flight.row.tokens)) for flight in flights]
-    filters = filters_of(flights, counts)
+    for place, flight, count in zip(tokens, flights, counts, strict=True):
+        place[:count] = flight.proposal.tokens
+    needs = needed([flight.row for flight in flights], counts, terms, slots)
+    laws = laws_of(flights, tokens) if needs and terms.rule is Rule.RATIO else ()
+    first, there, *rest = carried([firsts(counts), tokens, *needs, *laws], device)
+    drafted = Drafted(there, *rest[len(needs) :]) if laws else certain(there)
+    return first, drafted, demands(rest[: len(needs)])
+
+
+def firsts(counts: Sequence[int]) -> Array:
+    """Where the rows of each sample begin, and the last ones end: those behind its anchor and so many drafts."""
+    return np.array([0, *accumulate(1 + count for count in counts)], np.int32)
+
+
+def needed(rows: Sequence[Row], counts: Sequence[int], terms: Terms, slots: int) -> list[Array]:
+    """What `demands` are made of for samples with so many drafts, whichever; nothing where all of them are greedy.
+
+    Every number is read that a decision may need.
+    """
+    if all(row.request.sampling.greedy for row in rows):
+        return []
+    drawn = [(numbers(row, terms, len(row.tokens)), count) for row, count in zip(rows, counts, strict=True)]
+    params = [row.request.sampling for row, count in zip(rows, counts, strict=True) for _ in range(1 + count)]
+    filters: list[Array] = [
+        np.array([one.temperature for one in params]),
+        np.array([min(one.top_k, 2**31 - 1) for one in params], np.int32),
+        np.array([one.top_p for one in params]),
+        np.array([one.min_p for one in params]),
+    ]
     if terms.rule in ALONE:
-        pairs = zip(drawn, counts, strict=True)
-        own = np.array([u(Purpose.BONUS, slot) for u, count in pairs for slot in range(1 + count)])
-        there = carried([first, tokens, *filters, own], device)
-        return there[0], certain(there[1]), Demands(Filters(*there[2:6]), there[6])
-    accept, residual, bonus = (np.zeros((len(flights), slots + more)) for more in (0, 0, 1))
-    for place, (u, count) in enumerate(zip(drawn, counts, strict=True)):
+        return [*filters, np.array([u(Purpose.BONUS, slot) for u, count in drawn for slot in range(1 + count)])]
+    accept, residual, bonus = (np.zeros((len(rows), slots + more)) for more in (0, 0, 1))
+    for place, (u, count) in enumerate(drawn):
         accept[place, :count] = [u(Purpose.ACCEPT, slot) for slot in range(count)]
         residual[place, :count] = [u(Purpose.RESIDUAL, slot) for slot in range(count)]
         bonus[place, count] = u(Purpose.BONUS, count)
-    laws = laws_of(flights, tokens, terms.rule)
-    there = carried([first, tokens, *filters, accept, residual, bonus, *laws], device)
-    return there[0], Drafted(there[1], *there[9:]), Demands(Filters(*there[2:6]), Uniforms(*there[6:9]))
+    return [*filters, accept, residual, bonus]
+
+
+def demands(sides: Sequence[Tensor]) -> Demands | None:
+    """The same on the device."""
+    filters, own = sides[:4], sides[4:]
+    return Demands(Filters(*filters), own[0] if len(own) == 1 else Uniforms(*own)) if sides else None
 
 
 def certain(tokens: Tensor) -> Drafted:
@@ -125,22 +148,9 @@ def certain(tokens: Tensor) -> Drafted:
     return Drafted(tokens, tokens[..., None], torch.ones(*tokens.shape, 1, dtype=torch.float64, device=tokens.device))
 
 
-def filters_of(flights: Sequence[Flight], counts: Sequence[int]) -> list[Array]:
-    """The filters of each row of each flight."""
-    rows = [flight.row.request.sampling for flight, n in zip(flights, counts, strict=True) for _ in range(1 + n)]
-    return [
-        np.array([row.temperature for row in rows]),
-        np.array([min(row.top_k, 2**31 - 1) for row in rows], np.int32),
-        np.array([row.top_p for row in rows]),
-        np.array([row.min_p for row in rows]),
-    ]
-
-
-def laws_of(flights: Sequence[Flight], tokens: Array, rule: Rule) -> tuple[Array, Array]:
+def laws_of(flights: Sequence[Flight], tokens: Array) -> tuple[Array, Array]:
     """Ids and q [B, K, C] of drafts [B, K]: one-hot ones have the draft alone, and what is left of C has no mass."""
-    told = [
-        flight.proposal.q if rule is Rule.RATIO and not flight.row.request.sampling.greedy else () for flight in flights
-    ]
+    told = [() if flight.row.request.sampling.greedy else flight.proposal.q for flight in flights]
     most = max((len(q.ids) for laws in told for q in laws if q is not None), default=1)
     width = next(width for width in WIDTHS if width >= most)
     ids, masses = np.repeat(tokens[..., None], width, axis=2), np.zeros((*tokens.shape, width))
