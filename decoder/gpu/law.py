@@ -20,6 +20,7 @@ WARPS = 16
 WHOLE = tl.constexpr(float(2**44))  # the weight of the best id
 HIGHEST = tl.constexpr(3.4028234663852886e38)
 LOG2E = tl.constexpr(1.4426950408889634)
+STEEPEST = tl.constexpr(float(2**100))  # rate: more than tells any two logits apart
 
 
 class Filters(NamedTuple):
@@ -150,7 +151,7 @@ def law_kernel(
     cut, floor = ordered(tl.minimum(tl.min(least, 0), best)), many * 0
     temperature = tl.load(temperature_ptr + row)
     warm = temperature > 0
-    rate = tl.where(warm, tl.minimum(LOG2E / tl.where(warm, temperature, 1.0), HIGHEST), 1.0).to(tl.float32)
+    rate = tl.where(warm, tl.minimum(LOG2E / tl.where(warm, temperature, 1.0), STEEPEST), 1.0).to(tl.float32)
     if warm:
         count = tl.load(top_k_ptr + row).to(tl.int64)
         if (count > 0) & (count < many):
@@ -197,7 +198,7 @@ def law_torch(logits: Tensor, filters: Filters, out: Law | None = None) -> Law:
     entries = entries_of(x)
     ranked, ids = entries.sort(dim=1, descending=True)
     temperature = torch.where(filters.temperature > 0, filters.temperature, LOG2E.value)
-    best, rate = x.amax(1), (LOG2E.value / temperature).clamp(max=highest).float()
+    best, rate = x.amax(1), (LOG2E.value / temperature).clamp(max=STEEPEST.value).float()
     weights = weights_of(x, best, rate).gather(1, ids)
     places = torch.arange(x.shape[1], device=x.device)
     asked = torch.where(filters.top_k > 0, filters.top_k, x.shape[1])
