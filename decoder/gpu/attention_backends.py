@@ -53,8 +53,8 @@ def laid(
     rank = rows - first[sample]
     places = torch.arange(most, device=query.device) + (lengths - most)[:, None]  # [B, most], ranks in a span
     asked = query[(first[:-1, None] + places).clamp(0, len(query) - 1)]
-    pages = cache.view(torch.uint8)[table.long()].view(cache.dtype)[..., : 2 * kv_heads * PAGE * depth]
-    sides = pages.to(query.dtype).view(count, -1, 2, kv_heads, PAGE, depth)
+    codes = cache[:, : 2 * kv_heads * PAGE * depth].view(torch.uint8)  # which every device can gather
+    sides = codes[table.long()].view(cache.dtype).to(query.dtype).view(count, -1, 2, kv_heads, PAGE, depth)
     key, value = sides.permute(2, 0, 1, 4, 3, 5).flatten(2, 3).unbind(0)  # [B, S, kv_heads, d]
     if own is not None:
         there = (start[sample] + rank).clamp(max=key.shape[1] + most)  # the last place is nobody's
