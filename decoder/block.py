@@ -140,7 +140,7 @@ class BlockDrafter:
         config, tiling, ids, places = self.config, self.target.tiling, list[int](), list[slice]()
         for ask, length in wanted:
             begun = len(ids)
-            ids += block_of(config, ask, length)
+            ids += block_of(config, ask.tokens[-1], length)
             places.append(slice(begun, len(ids)))
         block = self._block(places, [ask for ask, _ in wanted])
         x = tiling.padded(self.target.embed(ids) * config.input_scale)

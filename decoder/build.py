@@ -32,6 +32,7 @@ from .attention import BACK_ENDS
 from .block import BlockDrafter, load_drafter
 from .counts import Counts
 from .engine import Engine
+from .flight import Turns
 from .gpu import need
 from .kernels import kernels_of
 from .memory import Store
@@ -165,7 +166,7 @@ def make(setup: Setup) -> Engine:
     )
     prefixes = Prefixes(store, options.prefixes)
     kernels, counts = kernels_of(target.tiling) if isinstance(target, Transformer) else Kernels(), Counts()
-    judge = None
+    judge, turns = None, None
     if device is not None:
         from .gpu.judging import DeviceJudge
         from .gpu.kernels import kernels_of as device_kernels
@@ -173,8 +174,8 @@ def make(setup: Setup) -> Engine:
         kernels = device_kernels(device, dtype)
         judge = None if checkpoint is None else DeviceJudge(max(1, longest), device)  # a table stays on the host
     if device is not None and options.captures:
-        target, proposer = _captured(target, proposer, store, counts, options.captured, device)
-    told = text, options.policies, options.remembered, kernels, counts, judge
+        target, proposer, turns = _captured(target, proposer, store, counts, options.captured, device)
+    told = text, options.policies, options.remembered, kernels, counts, judge, turns
     return Engine(target, proposer, store, prefixes, claims, *told)
 
 
@@ -225,16 +226,23 @@ def _models(
 
 def _captured(
     target: Target, proposer: Proposer | None, store: Store, counts: Counts, most: int, device: torch.device
-) -> tuple[Target, Proposer | None]:
-    """The same models, with graphs for their passes over this store."""
+) -> tuple[Target, Proposer | None, Turns | None]:
+    """The same models with graphs for their passes over this store, and for whole rounds of them."""
     from .gpu.drafter import DeviceDrafter
     from .gpu.graphs import Graphs
     from .gpu.target import DeviceTarget
+    from .gpu.turn import Turn, WholeRounds
 
     if not isinstance(target, DeviceTarget):  # a table has no passes
-        return target, proposer
-    target = replace(target, passes=Graphs(device, store, counts, most))
-    return target, replace(proposer, target=target) if isinstance(proposer, DeviceDrafter) else proposer
+        return target, proposer, None
+    graphs = Graphs(device, store, counts, most)
+    target = replace(target, passes=graphs)
+    if proposer is None:
+        return target, None, WholeRounds(Turn(target, None, store), graphs)
+    if not isinstance(proposer, DeviceDrafter):
+        return target, proposer, None
+    proposer = replace(proposer, target=target)
+    return target, proposer, WholeRounds(Turn(target, proposer, store), graphs)
 
 
 def _bitwise(target: Target, proposer: Proposer | None, options: Options) -> bool:

@@ -18,9 +18,9 @@ def lengths_of(config: DraftConfig, asks: Sequence[Ask]) -> list[int]:
     return [max(0, min(ask.most, config.max_context - len(ask.tokens))) for ask in asks]
 
 
-def block_of(config: DraftConfig, ask: Ask, length: int) -> tuple[int, ...]:
+def block_of(config: DraftConfig, anchor: int, length: int) -> tuple[int, ...]:
     """The anchor, and masks for so many drafts."""
-    return ask.tokens[-1], *[config.mask_token_id] * (length - 1 if config.sample_from_anchor else length)
+    return anchor, *[config.mask_token_id] * (length - 1 if config.sample_from_anchor else length)
 
 
 def proposals(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
+import torch
 from torch import Tensor
 
 from specqual.contract import (
@@ -17,6 +18,7 @@ from specqual.contract import (
     FinishReason,
     InvalidRequest,
     Kernels,
+    Proposal,
     Refused,
     Request,
     Round,
@@ -30,20 +32,21 @@ from specqual.contract import (
 )
 
 from .counts import Counts
-from .flight import Flight, Judge
+from .flight import Flight, Judge, Turns
 from .inspection import state_of
 from .memory import Memory, Store
 from .plan import decided, offered, span_of, unservable, wanted
 from .policies import Policies, padded_rows
 from .prefixes import Prefixes
-from .propose import Proposer
+from .propose import Ask, Proposer
 from .rng import Counter
 from .row import Row
 from .schedule import LONGEST_CHUNK, Schedule
 from .scoring import score
-from .span import Target
+from .span import Span, Target
 from .text import Text
 from .transaction import Terms, commit, transact
+from .verify import Verdict
 
 
 class Engine:
@@ -62,13 +65,14 @@ class Engine:
         kernels: Kernels,
         counts: Counts,
         judge: Judge | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.claims = claims
         self._target, self._proposer, self._store, self._text = target, proposer, store, text
         self._tape: Tape = Counter()
         self._script: Script | None = None
         self._prefixes, self._policies, self._remembered = prefixes, policies, remembered
-        self._kernels, self._judge = kernels, judge
+        self._kernels, self._judge, self._turns = kernels, judge, turns
         self._schedule = Schedule(claims.limits.max_draft)
         self._flights: list[Flight] = []
         self._ids = count()
@@ -217,44 +221,64 @@ class Engine:
             return
         decisions = decided(rows, self._policies, self._schedule)
         asks = wanted(rows, decisions, self._terms)
-        proposals = offered(rows, asks, self._script, self._proposer, self._store, self._target.vocab_size)
-        spans = [span_of(*pair, self._schedule.chunk, self._prefixes) for pair in zip(rows, proposals, strict=True)]
-        for span in spans:
-            self._store.extend(span.memory, self._target.streams, span.end)
-        size = padded_rows(self._policies, sum(len(span.new) for span in spans))
-        padding = {"bucket": size} if self._policies.bucket else {}
-        found = self._target.forward(spans, self._store, padding.get("bucket", 0))
+        found = self._turns(rows, asks, self._terms) if self._turns is not None and self._script is None else None
+        flights = self._in_parts(rows, asks) if found is None else self._in_one(rows, found)
         self._counts.passed()
-        told = [{**decision.told, **padding} for decision in decisions]
-        self._flights = [Flight(*parts) for parts in zip(rows, proposals, spans, *found, told, strict=True)]
-        self._ingest([(flight.span.memory, flight.features[: flight.span.certain]) for flight in self._flights])
+        padding = self._padding([flight.span for flight in flights])
+        self._flights = [
+            flight._replace(policy={**decision.told, **padding})
+            for flight, decision in zip(flights, decisions, strict=True)
+        ]
+        self._ingest([(f.span.memory, f.features[: f.span.certain]) for f in self._flights if not f.taken])
         for flight in self._flights:
             span, memory, prompt = flight.span, flight.span.memory, flight.row.request.prompt
             memory.length, memory.kept = span.start + span.certain, 0
             self._prefixes.publish(memory, prompt, span.start, memory.length, span.mark)
         self._flights = [other for flight in self._flights for other in (flight, *self._forks(flight))]
-        if self._judge is not None:
+        if self._judge is not None and found is None:
             self._flights = self._judge(self._flights, self._terms)
+
+    def _in_parts(self, rows: Sequence[Row], asks: Mapping[int, Ask]) -> list[Flight]:
+        """Draft, and then run the target over what was drafted."""
+        proposals = offered(rows, asks, self._script, self._proposer, self._store, self._target.vocab_size)
+        spans = [span_of(*pair, self._schedule.chunk, self._prefixes) for pair in zip(rows, proposals, strict=True)]
+        for span in spans:
+            self._store.extend(span.memory, self._target.streams, span.end)
+        found = self._target.forward(spans, self._store, self._padding(spans).get("bucket", 0))
+        return [Flight(*parts, {}) for parts in zip(rows, proposals, spans, *found, strict=True)]
+
+    def _in_one(self, rows: Sequence[Row], found: Sequence[tuple[Proposal, Verdict]]) -> list[Flight]:
+        """What was run as one round."""
+        flights, nothing = list[Flight](), torch.empty(0)
+        for row, (proposal, verdict) in zip(rows, found, strict=True):
+            span = span_of(row, proposal, self._schedule.chunk, self._prefixes)
+            flights.append(Flight(row, proposal, span, nothing, nothing, {}, lambda said=verdict: said, True))
+        return flights
+
+    def _padding(self, spans: Sequence[Span]) -> dict[str, int]:
+        size = padded_rows(self._policies, sum(len(span.new) for span in spans))
+        return {"bucket": size} if self._policies.bucket else {}
 
     def _land(self) -> list[Event]:
         """Judge and commit what is in flight, except for rows that have lost their memory since."""
-        events, grown = list[Event](), list[tuple[Memory, Tensor]]()
+        events, grown = list[Event](), list[tuple[Flight, int]]()
         flights, self._flights = [f for f in self._flights if f.row.memory is f.span.memory], []
         for flight in flights:
-            row, span, features = flight.row, flight.span, flight.features
+            row, span = flight.row, flight.span
             if span.judged:
                 events.append(self._settled(flight))
                 self._counts.committed(row.rounds[-1])
             if row.reason is not None:
                 self._release(row)
             else:
-                committed = len(row.tokens) - 1 - span.memory.length if span.judged else 0
-                grown.append((span.memory, features[span.certain : span.certain + committed]))
+                grown.append((flight, len(row.tokens) - 1 - span.memory.length if span.judged else 0))
             if all(other.reason is not None for other in self._live[row.request_id]):
                 events.append(self._finish(row.request_id))
-        self._ingest(grown)
-        for memory, features in grown:
-            self._store.commit(memory, memory.length + len(features), len(features))
+        fresh = [(flight.span, flight.features, new) for flight, new in grown if not flight.taken]
+        self._ingest([(span.memory, rows[span.certain : span.certain + new]) for span, rows, new in fresh])
+        for flight, new in grown:
+            memory = flight.span.memory
+            self._store.commit(memory, memory.length + new, new)
         return events
 
     def _settled(self, flight: Flight) -> Tokens:

@@ -9,6 +9,7 @@ from torch import Tensor
 from specqual.contract import Proposal
 
 from .memory import Memory
+from .propose import Ask
 from .row import Row
 from .span import Span
 from .transaction import Terms
@@ -28,6 +29,7 @@ class Flight(NamedTuple):
     features: Tensor  # [n, taps * H]
     policy: Mapping[str, int]  # what was decided before it
     verdict: Callable[[], Verdict] | None = None
+    taken: bool = False  # whether the drafter has the features already
 
     def forked(self, row: Row, memory: Memory) -> "Flight":
         """The same for another sample of its request, whose memory was forked from this one's."""
@@ -40,4 +42,14 @@ class Judge(Protocol):
 
     def __call__(self, flights: Sequence[Flight], terms: Terms) -> list[Flight]:
         """The same flights; those that it judges have a verdict, for which nobody has waited yet."""
+        ...
+
+
+class Turns(Protocol):
+    """A device that runs whole rounds, the drafter's part of the next one included."""
+
+    def __call__(
+        self, rows: Sequence[Row], asks: Mapping[int, Ask], terms: Terms
+    ) -> list[tuple[Proposal, Verdict]] | None:
+        """A proposal and its verdict for every row, or None if this batch has to run in parts."""
         ...

@@ -1,5 +1,6 @@
 """Captured passes: they say what passes say that run as they come, whatever else their buffers held."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,7 @@ def played(engine: Engine, poison: bool) -> list[Round]:
     prompts = [(3, 9, 4), (17,) * 13, (5, 8), (2, 2, 7)]
     greedy = Sampling(temperature=0.0)
     requests = [Request(prompt=prompt, max_tokens=4, sampling=greedy, ignore_eos=True) for prompt in prompts]
+    requests[1] = replace(requests[1], sampling=Sampling(temperature=0.9, top_k=12), seed=7)
     first, second, third = (engine.submit(request) for request in requests[:3])
 
     def step() -> None:

@@ -14,14 +14,26 @@ KINDS = {np.dtype(np.int32): torch.int32, np.dtype(np.float32): torch.float32, n
 
 def carried(sides: Sequence[Array], device: torch.device) -> list[Tensor]:
     """Arrays of int32, float32 and float64 as tensors on the device, each aligned to 16 bytes."""
-    words, places, end = list[Array](), list[slice](), 0
+    return parted(joined(sides).to(device, non_blocking=True), sides)
+
+
+def joined(sides: Sequence[Array]) -> Tensor:
+    """The same as one row of int32 on the host."""
+    words = list[Array]()
     for side in sides:
         flat = np.ascontiguousarray(side).reshape(-1).view(np.int32)
-        places.append(slice(end, end + len(flat)))
         words += [flat, np.zeros(-len(flat) % 4, np.int32)]
-        end = places[-1].stop + len(words[-1])
-    there = torch.from_numpy(np.concatenate(words)).to(device, non_blocking=True)
-    return [there[p].view(KINDS[side.dtype]).view(side.shape) for p, side in zip(places, sides, strict=True)]
+    return torch.from_numpy(np.concatenate(words))
+
+
+def parted(there: Tensor, like: Sequence[Array]) -> list[Tensor]:
+    """What was joined, where it lies now, by the kinds and shapes that it had."""
+    found, end = list[Tensor](), 0
+    for side in like:
+        size = side.nbytes // 4
+        found.append(there[end : end + size].view(KINDS[side.dtype]).view(side.shape))
+        end += -(-size // 4) * 4
+    return found
 
 
 def brought(parts: Sequence[Tensor]) -> list[Array]:

@@ -83,9 +83,9 @@ class DeviceDrafter:
             store.extend(memory, self.streams, start + len(rows))
             pieces.append(Piece(memory, (0,) * len(rows), start, start, 0))
         given = torch.cat(list(features))
-        self.target.passes.run("ingest", partial(self._remember, store), pieces, self.streams, store, given)
+        self.target.passes.run("ingest", partial(self.remember, store), pieces, self.streams, store, given)
 
-    def _remember(self, store: Store, there: Told, features: Tensor) -> tuple[()]:
+    def remember(self, store: Store, there: Told, features: Tensor) -> tuple[()]:
         """Write the context rows of features [R, taps * H]."""
         config = self.config
         projected, _ = rms_norm(self.project(features), self.hidden_gain, config.eps)
@@ -165,14 +165,14 @@ class DeviceDrafter:
         """The final-normed states [B * slots, H] that predict the positions behind each anchor."""
         pieces, rows, end = list[Piece](), list[int](), 0
         for ask, length in wanted:
-            ids, start = block_of(self.config, ask, length), len(ask.tokens) - 1
+            ids, start = block_of(self.config, ask.tokens[-1], length), len(ask.tokens) - 1
             pieces.append(Piece(ask.memory, ids, start, start, 0))
             end += len(ids)
             rows += [min(end - length + slot, end - 1) for slot in range(slots)]
-        (normed,) = self.target.passes.run("block", partial(self._block, store), pieces, self.streams, store)
+        (normed,) = self.target.passes.run("block", partial(self.block, store), pieces, self.streams, store)
         return normed[torch.tensor(rows, device=normed.device)]
 
-    def _block(self, store: Store, there: Told) -> tuple[Tensor]:
+    def block(self, store: Store, there: Told) -> tuple[Tensor]:
         """The final-normed rows [R, H] of all blocks."""
         x = embed(there.ids, self.target.embedding, self.config.input_scale)
         for layer in self.layers:

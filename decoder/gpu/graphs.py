@@ -5,7 +5,7 @@ the pools of one store. Rows and samples that only fill up its frame change noth
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -22,6 +22,9 @@ FINE = 8  # such steps, from which on they grow with the table
 
 Body = Callable[..., tuple[Tensor, ...]]
 """(told, *inputs [R, ...]) -> outputs [R, ...]: launches that depend on frame and store, not on what tensors hold."""
+
+Key = tuple[Hashable, ...]
+"""A kind of pass, and everything that its launches depend on."""
 
 
 class Passes:
@@ -69,10 +72,10 @@ class Graphs(Passes):
 
     def __init__(self, device: torch.device, store: Store, counts: Counts, most: int) -> None:
         super().__init__(device)
-        self.kept = OrderedDict[tuple[str, Frame], Graph]()
+        self.kept = OrderedDict[Key, Graph]()
         self._store, self._most = store, most
         self._recorder = Recorder(device)
-        self._asked, self._evicted = Counter[tuple[str, Frame]](), Counter[tuple[str, Frame]]()
+        self._asked, self._evicted = Counter[Key](), Counter[Key]()
         self._counted = counts.found
         for name in ("graph_captures", "graph_replays", "graph_evictions", "eager_passes"):
             self._counted[name] += 0
@@ -82,44 +85,46 @@ class Graphs(Passes):
     ) -> tuple[Tensor, ...]:
         exact = frame_of(pieces, streams)
         frame = bucket(exact, store) if store is self._store else None
-        if frame is None or not self._ready(kind, frame):
+        if frame is None or not self.ready((kind, frame)):
             self._counted["eager_passes"] += 1
             return super().run(kind, body, pieces, streams, store, *inputs)
-        flat, graph = packed(pieces, streams, frame), self.kept.get((kind, frame))
-        if graph is None:
-            graph = self._capture(kind, frame, body, flat, streams, inputs)
-        else:
-            graph.replay(flat, inputs)
-            self.kept.move_to_end((kind, frame))
-            self._counted["graph_replays"] += 1
-        return tuple(out[: exact.rows].clone() for out in graph.recorded.outputs)
 
-    def _ready(self, kind: str, frame: Frame) -> bool:
-        """Whether a shape has a graph, or has been asked for often enough to get one."""
-        key = kind, frame
+        def over(flat: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
+            return body(read(flat, streams, frame), *rows)
+
+        found = self.over((kind, frame), over, packed(pieces, streams, frame), inputs, frame.rows)
+        return tuple(out[: exact.rows].clone() for out in found)
+
+    def ready(self, key: Key) -> bool:
+        """Whether a shape has a graph, or has now been asked for often enough to get one."""
         if key in self.kept:
             return True
         self._asked[key] += 1
         return self._asked[key] >= 1 << self._evicted[key]
 
-    def _capture(
-        self, kind: str, frame: Frame, body: Body, flat: Tensor, streams: Sequence[Stream], inputs: Sequence[Tensor]
-    ) -> Graph:
-        """A graph that has run once, over what is to be run now."""
+    def over(
+        self, key: Key, body: Body, flat: Tensor, inputs: Sequence[Tensor] = (), rows: int = 0
+    ) -> tuple[Tensor, ...]:
+        """What the graph of a shape, captured now if there is none, makes of what is told and of inputs, which are
+        filled up to so many rows. Outputs hold until any other graph runs."""
+        graph = self.kept.get(key)
+        if graph is not None:
+            graph.replay(flat, inputs)
+            self.kept.move_to_end(key)
+            self._counted["graph_replays"] += 1
+            return graph.recorded.outputs
         while len(self.kept) >= self._most:
             self._recorder.settle()
             old, _ = self.kept.popitem(last=False)
             self._evicted[old] += 1
             self._asked[old] = 0
             self._counted["graph_evictions"] += 1
-        there = flat.to(self.device)
-        own = tuple(given.new_zeros(frame.rows, *given.shape[1:]) for given in inputs)
+        there, own = flat.to(self.device), tuple(given.new_zeros(rows, *given.shape[1:]) for given in inputs)
         for mine, given in zip(own, inputs, strict=True):
             mine[: len(given)] = given
-        shown = read(there, streams, frame)
-        graph = self.kept[kind, frame] = Graph(there, own, self._recorder.record(lambda: body(shown, *own)))
+        self.kept[key] = Graph(there, own, self._recorder.record(lambda: body(there, *own)))
         self._counted["graph_captures"] += 1
-        return graph
+        return self.kept[key].recorded.outputs
 
 
 def bucket(frame: Frame, store: Store) -> Frame | None:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specqual.contract import Purpose, Rule
+from specqual.contract import Purpose, Request, Rule
 
 from ..flight import Flight
 from ..row import Row
@@ -61,9 +61,13 @@ def judged(
 def judgeable(flight: Flight, rule: Rule) -> bool:
     """Whether the kernels have all that it takes."""
     request, laws = flight.row.request, flight.proposal.q if rule is Rule.RATIO else ()
-    plain = bare(request.sampling) and not request.min_tokens and request.logprobs is None
     narrow = request.sampling.greedy or all(q is None or len(q.ids) <= MOST for q in laws)
-    return flight.span.judged > 0 and plain and narrow
+    return flight.span.judged > 0 and plain(request) and narrow
+
+
+def plain(request: Request) -> bool:
+    """Whether the kernels can judge its rows, whatever is drafted with a narrow q."""
+    return bare(request.sampling) and not request.min_tokens and request.logprobs is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,10 +90,10 @@ class DeviceTarget:
 
     def _run(self, pieces: Sequence[Piece], store: Store) -> tuple[Tensor, Tensor]:
         """The final-normed rows [R, H] of all pieces, and their features [R, taps * H]."""
-        normed, features = self.passes.run("target", partial(self._layers, store), pieces, self.streams, store)
+        normed, features = self.passes.run("target", partial(self.through, store), pieces, self.streams, store)
         return normed, features
 
-    def _layers(self, store: Store, there: Told) -> tuple[Tensor, Tensor]:
+    def through(self, store: Store, there: Told) -> tuple[Tensor, Tensor]:
         """The same of what the device was told."""
         x, change, tapped = embed(there.ids, self.embedding), None, dict[int, Tensor]()
         for layer in self.layers:

@@ -76,12 +76,16 @@ def proposals(drafted: Drafted, wanted: Sequence[tuple[Ask, int]]) -> list[Propo
     if all(ask.sampling.greedy for ask, _ in wanted):
         (tokens,) = brought([drafted.tokens])
         return [Proposal.certain(tuple(row[:n].tolist())) for row, (_, n) in zip(tokens, wanted, strict=True)]
-    found = list[Proposal]()
-    for (ask, length), tokens, ids, q in zip(wanted, *brought(drafted), strict=True):
-        drafts = tuple(tokens[:length].tolist())
-        laws = tuple(law_of(*slot) for slot in zip(ids[:length], q[:length], strict=True))
-        found.append(Proposal.certain(drafts) if ask.sampling.greedy else Proposal(drafts, laws))
-    return found
+    rows = zip(wanted, *brought(drafted), strict=True)
+    return [proposal_of(ask.sampling.greedy, length, *row) for (ask, length), *row in rows]
+
+
+def proposal_of(greedy: bool, length: int, tokens: Array, ids: Array, q: Array) -> Proposal:
+    """The first drafts of one block."""
+    drafts = tuple(tokens[:length].tolist())
+    if greedy:
+        return Proposal.certain(drafts)
+    return Proposal(drafts, tuple(law_of(*slot) for slot in zip(ids[:length], q[:length], strict=True)))
 
 
 def law_of(ids: Array, q: Array) -> CompactLaw:

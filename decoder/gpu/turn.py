@@ -1,0 +1,210 @@
+"""A whole round as one graph: drafts, the target's pass over them, verdicts, and what the drafter takes in.
+
+One copy to the device before it, one back behind it. The drafter takes in the features of all rows of the pass: those
+behind what is accepted lie beyond a sample's length, where nobody sees them, until the next round writes there.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specqual.contract import Proposal, Rule
+
+from ..drafts import block_of, lengths_of
+from ..memory import Memory, Store
+from ..propose import Ask
+from ..row import Row
+from ..transaction import Terms
+from ..verify import Verdict
+from .carry import Array, brought, joined, parted
+from .drafter import DeviceDrafter
+from .graphs import Graphs, Recorder, bucket
+from .judging import MOST, certain, demands, judged, needed, plain
+from .rounds import Frame, Piece, frame_of, packed, read
+from .target import DeviceTarget
+from .walks import Walks, Way, proposal_of
+
+
+class Seat(NamedTuple):
+    """One sample of a round: the token behind its memory's length, and how many drafts it gets."""
+
+    memory: Memory
+    anchor: int
+    drafts: int = 0
+    temperature: float = 0.0  # of its drafts
+    uniform: tuple[float, ...] = ()  # of each draft
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Rounds over one store, by a target and its drafter; without one, of the target alone."""
+
+    target: DeviceTarget
+    drafter: DeviceDrafter | None
+    store: Store
+
+    @property
+    def slots(self) -> int:
+        """Drafts of one sample, at most."""
+        return self.store.slots.longest - 1
+
+    def frame(self, seats: Sequence[Seat]) -> Frame | None:
+        """What a round over these seats is filled up to."""
+        streams = (*self.target.streams, *(() if self.drafter is None else self.drafter.streams))
+        return bucket(frame_of([piece_of(seat) for seat in seats], streams), self.store)
+
+    def sides(self, seats: Sequence[Seat], frame: Frame, needs: Sequence[Array] = ()) -> list[Array]:
+        """What the device is told of a round; `needs` are what verdicts need besides, as in `judging.needed`. The pools
+        have room for it."""
+        pieces = [piece_of(seat) for seat in seats]
+        there = packed(pieces, self.target.streams, frame).numpy()
+        ends = [frame.rows] * 5 if len(needs) == 5 else [frame.rows] * 4 + [frame.samples] * 3
+        filled = [
+            np.concatenate([side, side[:1].repeat(end - len(side), 0)]) for side, end in zip(needs, ends, strict=False)
+        ]
+        return [there, *self._drafting(pieces, seats, frame), *filled]
+
+    def _drafting(self, pieces: Sequence[Piece], seats: Sequence[Seat], frame: Frame) -> list[Array]:
+        """Blocks, the rows in them that drafts are read from, where the rows of the target's pass get their ids, and
+        what walks are told."""
+        if self.drafter is None:
+            return []
+        rows, source = np.zeros((frame.samples, self.slots), np.int32), list[int]()
+        anchors, temperature = np.zeros(frame.samples, np.int32), np.zeros(frame.samples, np.float32)
+        uniform, blocks, end = np.zeros((frame.samples, self.slots)), list[Piece](), 0
+        for place, (piece, seat) in enumerate(zip(pieces, seats, strict=True)):
+            ids = block_of(self.drafter.config, seat.anchor, seat.drafts) if seat.drafts else ()
+            blocks.append(piece._replace(ids=ids))
+            end += len(ids)
+            rows[place, : seat.drafts] = range(end - seat.drafts, end)
+            source += [
+                place,
+                *range(frame.samples + place * self.slots, frame.samples + place * self.slots + seat.drafts),
+            ]
+            anchors[place], temperature[place] = seat.anchor, seat.temperature
+            uniform[place, : len(seat.uniform)] = seat.uniform
+        block = packed(blocks, self.drafter.streams, frame).numpy()
+        return [block, rows.reshape(-1), filled(np.array(source, np.int32), frame.rows), anchors, temperature, uniform]
+
+    def body(self, frame: Frame, way: Way, rule: Rule, sides: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Drafts [B, K], ids and q [B, K, C], accepted [B] and the token behind them [B], by sides on the device.
+
+        Nothing here waits for the device. Rows and samples that fill up the frame read what is somebody's, and say
+        nothing that anybody asks for.
+        """
+        target, drafter, (there, *rest) = self.target, self.drafter, sides
+        told = read(there, target.streams, frame)
+        if drafter is None:
+            needs, drafted = demands(rest), certain(told.ids.new_zeros(frame.samples, max(1, self.slots)))
+        else:
+            block, rows, source, anchors, temperature, uniform, *more = rest
+            needs, context = demands(more), read(block, drafter.streams, frame)
+            (normed,) = drafter.block(self.store, context)
+            hidden = normed.index_select(0, rows)
+            drafted = drafter.draft(way, hidden, drafter.logits(hidden), Walks(anchors, temperature, uniform))
+            told = told._replace(ids=torch.cat([anchors, drafted.tokens.flatten()]).index_select(0, source))
+        normed, features = target.through(self.store, told)
+        claimed = drafted if needs is not None and rule is Rule.RATIO else certain(drafted.tokens)
+        verdicts = judged(target.head(normed), told.spans.first, claimed, needs)
+        if drafter is not None:
+            drafter.remember(self.store, told._replace(tables=context.tables), features)
+        return *drafted, *verdicts
+
+    @torch.inference_mode()
+    def standing(self, seats: Sequence[Seat], way: Way = Way.SELECTOR) -> Callable[[], None]:
+        """A captured greedy round over these seats, which runs over the same again each time: for clocks."""
+        frame = self.frame(seats)
+        if frame is None:
+            raise ValueError(f"seats: must have at most {self.slots} drafts each")
+        sides = self.sides(seats, frame)
+        there = parted(joined(sides).to(self.target.device), sides)
+        recorder = Recorder(self.target.device)
+        return recorder.record(lambda: self.body(frame, way, Rule.NONE, there)).again
+
+
+def filled(side: Array, end: int) -> Array:
+    """An array with as many copies of its first row behind it as it takes."""
+    return np.concatenate([side, side[:1].repeat(end - len(side), 0)])
+
+
+def piece_of(seat: Seat) -> Piece:
+    """The rows of a seat in the target's pass; drafts are not known yet."""
+    length = seat.memory.length
+    return Piece(seat.memory, (seat.anchor, *[0] * seat.drafts), length, length - seat.memory.kept, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRounds:
+    """Runs the rounds of all rows at once, by the graphs of their shapes."""
+
+    turn: Turn
+    graphs: Graphs
+
+    @torch.inference_mode()
+    def __call__(
+        self, rows: Sequence[Row], asks: Mapping[int, Ask], terms: Terms
+    ) -> list[tuple[Proposal, Verdict]] | None:
+        """A proposal and its verdict for every row; None where one of them has no round to run, or wants what is the
+        host's, or has no graph yet."""
+        way, lengths = self._fit(rows, asks)
+        seats = [
+            Seat(row.memory, row.tokens[-1], length)
+            for row, length in zip(rows, lengths, strict=True)
+            if row.memory is not None
+        ]
+        key = None if way is None else self._key(seats, way, any(not row.request.sampling.greedy for row in rows))
+        if way is None or key is None or not self.graphs.ready(key):
+            return None
+        for place, ask in asks.items():  # nothing is drawn before it is sure to be used
+            numbers = tuple(ask.uniform(slot) for slot in range(lengths[place]))
+            seats[place] = seats[place]._replace(temperature=ask.sampling.temperature, uniform=numbers)
+        needs = needed(rows, lengths, terms, max(1, self.turn.slots))
+        return self._run([row.request.sampling.greedy for row in rows], seats, needs, key, terms.rule)
+
+    def _fit(self, rows: Sequence[Row], asks: Mapping[int, Ask]) -> tuple[Way | None, list[int]]:
+        """How drafts are chosen, None if not in one round for all, and how many each row gets."""
+        drafter, lengths = self.turn.drafter, [0] * len(rows)
+        for row in rows:
+            if not row.rounds or row.memory is None or row.memory.length != row.settled or not plain(row.request):
+                return None, lengths
+        if drafter is None:
+            return Way.LIKELIEST, lengths
+        for place, length in zip(asks, lengths_of(drafter.config, list(asks.values())), strict=True):
+            lengths[place] = length
+        ways = {drafter.way(ask) for place, ask in asks.items() if lengths[place]}
+        way = ways.pop() if len(ways) == 1 else Way.HOST
+        wide = way is Way.SELECTOR and drafter.codes is not None and drafter.codes.count > MOST
+        return None if way is Way.HOST or wide else way, lengths
+
+    def _key(self, seats: Sequence[Seat], way: Way, drawn: bool) -> tuple[str, Frame, Way, bool] | None:
+        """What the launches of a round depend on, once the pools have room for it."""
+        turn = self.turn
+        for seat in seats:
+            for streams in (turn.target.streams, () if turn.drafter is None else turn.drafter.streams):
+                turn.store.extend(seat.memory, streams, seat.memory.length + 1 + seat.drafts)
+        frame = turn.frame(seats)
+        return None if frame is None else ("turn", frame, way, drawn)
+
+    def _run(
+        self,
+        greedy: Sequence[bool],
+        seats: Sequence[Seat],
+        needs: Sequence[Array],
+        key: tuple[str, Frame, Way, bool],
+        rule: Rule,
+    ) -> list[tuple[Proposal, Verdict]]:
+        _, frame, way, _ = key
+        sides = self.turn.sides(seats, frame, needs)
+
+        def body(flat: Tensor) -> tuple[Tensor, ...]:
+            return self.turn.body(frame, way, rule, parted(flat, sides))
+
+        found = zip(greedy, seats, *brought(self.graphs.over(key, body, joined(sides))), strict=False)
+        return [
+            (proposal_of(sure, seat.drafts, *drafted), Verdict(int(accepted), int(token)))
+            for sure, seat, *drafted, accepted, token in found
+        ]

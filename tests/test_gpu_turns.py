@@ -1,0 +1,120 @@
+"""Whole rounds as one graph: token for token, and law for law, what they are in parts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+
+from .twins import run_definitions  # isort: split
+
+from specqual import fixtures
+from specqual.contract import Event, Request, Round, Rule, Sampling, Setup
+from specqual.decoder import make
+from specqual.decoder.engine import Engine
+from specqual.decoder.gpu import graphs
+
+from .test_gpu_graphs import WHERE
+
+PAIRS = [
+    ("nano/hybrid", "nano/hybrid-dflash2"),
+    ("nano/window", "nano/window-selector"),
+    ("nano/dense", "nano/dense-dflash"),
+    ("nano/hybrid", "nano/hybrid-markov"),
+    ("nano/hybrid", None),
+]
+PLAIN, WARM = Sampling(temperature=0.0), Sampling(temperature=0.9, top_k=12)
+OWN = Sampling(temperature=0.7, presence_penalty=0.5)  # which the host judges
+SCHEDULE = {"chunk": (16, 64), "lag": (0, 1), "draft": (1, 2, 4)}
+
+
+def decoder(pair: tuple[str, str | None], rule: Rule, **options: Any) -> Engine:
+    target, draft = pair
+    found = None if draft is None else Path(fixtures.path(draft))
+    rule = Rule.NONE if draft is None else rule
+    return make(Setup(target=Path(fixtures.path(target)), draft=found, rule=rule, options={"device": WHERE, **options}))
+
+
+def poison(engine: Engine) -> None:
+    """Fill whatever graphs own: a replay has to write all that it reads."""
+    for graph in engine._target.passes.kept.values() if hasattr(engine._target.passes, "kept") else ():
+        graph.flat.fill_(1 << 20)
+        for tensor in graph.inputs:
+            tensor.fill_(float("nan"))
+        for tensor in graph.recorded.outputs:
+            tensor.fill_(77)
+
+
+def drawn(chance: Random) -> Request:
+    sampling = chance.choices([PLAIN, WARM, OWN], [6, 3, 1])[0]
+    prompt = tuple(chance.randrange(90) for _ in range(chance.choice([1, 3, 15, 17, 40])))
+    budget = chance.choice([1, 2, 9, 20])
+    return Request(prompt=prompt, max_tokens=budget, sampling=sampling, seed=chance.randrange(99), ignore_eos=True)
+
+
+@torch.inference_mode()
+def played(engine: Engine, seed: int, ticks: int) -> tuple[list[list[Event]], list[Round]]:
+    """What an engine says when requests come, are preempted, resumed and cancelled by chance."""
+    chance, events, alive, everybody = Random(seed), list[list[Event]](), list[int](), list[int]()
+    for tick in range(ticks):
+        for _ in range(chance.choice([0, 0, 1, 3]) if len(alive) < 6 else 0):
+            alive.append(engine.submit(drawn(chance)))
+            everybody.append(alive[-1])
+        if alive and chance.random() < 0.3:
+            one = chance.choice(alive)
+            chance.choice([engine.preempt, engine.resume, engine.resume, engine.cancel])(one)
+        if tick % 7 == 6:
+            name = chance.choice(list(SCHEDULE))
+            value = chance.choice(SCHEDULE[name])
+            engine.schedule(**{name: min(value, engine.claims.limits.max_draft) if name == "draft" else value})
+        poison(engine)
+        events.append(engine.step())
+        ended = {event.request_id for event in events[-1] if type(event).__name__ == "Finished"}
+        alive = [one for one in alive if one not in ended]
+    return events, [one for request_id in everybody for one in engine.rounds(request_id)]
+
+
+@pytest.fixture
+def definitions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    run_definitions(monkeypatch)
+    monkeypatch.setattr(graphs, "PAGES", 1)
+    yield
+
+
+@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH])
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair[1] or "plain")
+@pytest.mark.usefixtures("definitions")
+def test_captured_rounds_say_what_rounds_in_parts_say(pair: tuple[str, str | None], rule: Rule) -> None:
+    most = 12 if pair is PAIRS[0] else 99
+    captured, parts = (decoder(pair, rule, graphs=on, captured=most, samples=5, pages=200) for on in (1, 0))
+    seed = sum(map(ord, f"{pair}{rule}"))
+    assert played(captured, seed, 40) == played(parts, seed, 40)
+    found = captured.counters()
+    assert found["graph_captures"] and found["graph_replays"] and bool(found["graph_evictions"]) == (most == 12)
+    whole = {key[0] for key in captured._target.passes.kept}
+    assert "turn" in whole or pair[1] == "nano/hybrid-markov"  # whose drafts are the host's
+
+
+@pytest.mark.usefixtures("definitions")
+def test_batches_of_eight_and_fifteen_in_turn_capture_nothing_once_each_was_there() -> None:
+    engine = decoder(PAIRS[0], Rule.RATIO, graphs=1, prefixes=0)
+    request = Request(prompt=(3, 9, 4), max_tokens=18, sampling=PLAIN, ignore_eos=True)
+
+    def wave() -> int:
+        ids = [engine.submit(request) for _ in range(8)]
+        for turn in range(4):
+            engine.step()
+            more = [engine.submit(Request(prompt=(5, turn), max_tokens=2, sampling=PLAIN)) for _ in range(7)]
+            engine.step()
+            for one in more:
+                engine.cancel(one)
+        for one in ids:
+            engine.cancel(one)
+        engine.step()
+        return engine.counters()["graph_captures"]
+
+    first = wave()
+    assert wave() == first > 1
+    assert engine.counters()["graph_evictions"] == 0
