@@ -8,13 +8,21 @@ import pytest
 import torch
 
 from specqual import fixtures
+from specqual.contract import Rule, Setup
 from specqual.contract.checkpoint import open_target
 from specqual.contract.quantisation import Format
 from specqual.contract.schema import target_linears
+from specqual.decoder import make
 from specqual.fixtures.quantised import WINDOWS, main, power, quantise
+from specqual.mutants.pairs import Pair
 from specqual.reference.target import load_target
 
-NANO = fixtures.path("nano/hybrid")
+from .engines import greedy, said
+from .qualification import results
+
+pytest.importorskip("transformers", reason="it calibrates")
+NANO, SMALL = fixtures.path("nano/hybrid"), fixtures.ROOT / "small"
+CLAUSES = ["GE-1", "RWD-1", "NUM-1"]
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +37,12 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def derived(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return quantise(NANO, tmp_path_factory.mktemp("derived"), text)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """small/hybrid, as the profile `device` runs it."""
+    return quantise(SMALL / "hybrid", tmp_path_factory.mktemp("small"), SMALL / "heldout.json")
 
 
 def test_mlps_are_nvfp4_large_projections_fp8_and_the_rest_is_as_it_was(derived: Path) -> None:
@@ -70,3 +84,21 @@ def test_the_command_names_what_is_wrong(derived: Path, text: Path, capsys, monk
         with pytest.raises(SystemExit) as stopped:
             main()
         assert stopped.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_the_decoder_is_exact_on_a_trained_target_with_narrow_weights_and_an_fp8_cache(small: Path) -> None:
+    found = results("optimised", Pair(str(small), "small/hybrid-dflash2"), CLAUSES)
+    assert {line["verdict"] for line in found.values()} <= {"EXACT", "HOLDS"}, found
+
+
+def test_the_drafter_of_the_dense_target_still_drafts_well(small: Path) -> None:
+    assert length(small) > 2.4
+
+
+def length(target: Path, requests: int = 6) -> float:
+    """Tokens per round with the bonus, greedy, behind held-out code; without each request's first round and last."""
+    windows = json.loads((SMALL / "heldout.json").read_text())["windows"]["code"][:requests]
+    engine = make(Setup(target=target, draft=SMALL / "hybrid-dflash2", rule=Rule.RATIO))
+    said(engine, [greedy(window[:128], 96) for window in windows])
+    rounds = [one for request_id in range(requests) for one in engine.rounds(request_id)[1:-1]]
+    return sum(len(one.committed) for one in rounds) / len(rounds)
