@@ -35,17 +35,16 @@ def piece(length: int, start: int = 0) -> Piece:
     return Piece(Memory({}, None, 0), tuple(range(1, length + 1)), start, start, 0)
 
 
-def body(there: Told, rows: Tensor) -> tuple[Tensor]:
-    """What each row adds to the start of its own sample: 1000 for a row that belongs to none."""
+def body(there: Told, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """What each row adds to the start of its own sample, and whether it has one."""
     places = torch.arange(len(rows), device=rows.device)[:, None]
     mine = (places >= there.spans.first[:-1]) & (places < there.spans.first[1:])
-    starts = torch.where(mine.any(1), (mine * there.spans.start).sum(1), 1000)
-    return (rows + (there.ids + starts)[:, None],)
+    return rows + (there.ids + (mine * there.spans.start).sum(1))[:, None], mine.any(1)
 
 
 def passed(captured: Graphs, where: Store, *lengths: int, start: int = 0) -> list[float]:
     pieces = [piece(length, start + place) for place, length in enumerate(lengths)]
-    (found,) = captured.run("test", body, pieces, (), where, torch.ones(sum(lengths), 1, device=DEVICE))
+    found, _ = captured.run("test", body, pieces, (), where, torch.ones(sum(lengths), 1, device=DEVICE))
     expected = [float(2 + i + start + place) for place, length in enumerate(lengths) for i in range(length)]
     assert found[:, 0].tolist() == expected
     return expected
@@ -60,7 +59,7 @@ def test_batches_of_eight_and_fifteen_in_turn_capture_nothing_after_the_first_of
     counts, where = Counts(), store()
     captured = Graphs(torch.device(DEVICE), where, counts, most=2)
     for turn in range(6):
-        passed(captured, where, *[1 + i % LONGEST for i in range(8 if turn % 2 else 15)], start=turn)
+        passed(captured, where, *[1 + (i + turn) % LONGEST for i in range(8 if turn % 2 else 15)], start=turn)
     assert counted(counts) == [2, 4, 0, 0]
 
 
@@ -73,6 +72,16 @@ def test_what_buffers_held_changes_nothing() -> None:
             for tensor in (*graph.inputs, *graph.recorded.outputs):
                 tensor.fill_(float("nan"))
         passed(captured, where, *lengths, start=len(lengths))
+
+
+def test_rows_that_fill_up_a_frame_belong_to_no_sample() -> None:
+    where = store()
+    captured = Graphs(torch.device(DEVICE), where, Counts(), most=1)
+    for lengths in ((4, 2, 3), (1, 4, 1), (2, 2, 2)):
+        passed(captured, where, *lengths)
+        (graph,) = captured.kept.values()
+        assert len(graph.recorded.outputs[1]) == 4 * LONGEST
+        assert int(graph.recorded.outputs[1].sum()) == sum(lengths)
 
 
 def test_the_least_recently_used_graph_makes_room_and_comes_back_only_when_it_is_asked_for_twice_as_often() -> None:

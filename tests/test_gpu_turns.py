@@ -15,6 +15,7 @@ from specqual.contract import Event, Request, Round, Rule, Sampling, Setup
 from specqual.decoder import make
 from specqual.decoder.engine import Engine
 from specqual.decoder.gpu import graphs
+from specqual.decoder.gpu.turn import Seat
 
 from .test_gpu_graphs import WHERE
 
@@ -118,3 +119,21 @@ def test_batches_of_eight_and_fifteen_in_turn_capture_nothing_once_each_was_ther
     first = wave()
     assert wave() == first > 1
     assert engine.counters()["graph_evictions"] == 0
+
+
+@pytest.mark.usefixtures("definitions")
+def test_a_standing_round_runs_over_the_same_again_and_again() -> None:
+    engine = decoder(PAIRS[0], Rule.RATIO, graphs=1, prefixes=0)
+    engine.submit(Request(prompt=(3, 9, 4), max_tokens=9, sampling=PLAIN, ignore_eos=True))
+    engine.step()
+    turn, (memory,) = engine._turns.turn, engine._store.open
+    before, tables = engine.resources(), {name: list(table) for name, table in memory.tables.items()}
+    for streams in (turn.target.streams, turn.drafter.streams):
+        turn.store.extend(memory, streams, memory.length + 1 + turn.slots)
+    again = turn.standing([Seat(memory, 5, turn.slots)])
+    with torch.inference_mode():
+        again()
+        again()
+    turn.store.commit(memory, memory.length, memory.kept)
+    assert engine.resources() == before and memory.tables == tables
+    assert engine.step()

@@ -116,7 +116,8 @@ class Turn:
 
     @torch.inference_mode()
     def standing(self, seats: Sequence[Seat], way: Way = Way.SELECTOR) -> Callable[[], None]:
-        """A captured greedy round over these seats, which runs over the same again each time: for clocks."""
+        """A captured greedy round over these seats, which runs over the same again each time: for clocks. The pools have
+        room for it; lengths stay as they are, so how many tokens were accepted before is what `kept` says."""
         frame = self.frame(seats)
         if frame is None:
             raise ValueError(f"seats: must have at most {self.slots} drafts each")
