@@ -116,8 +116,10 @@ class Turn:
 
     @torch.inference_mode()
     def standing(self, seats: Sequence[Seat], way: Way = Way.SELECTOR) -> Callable[[], None]:
-        """A captured greedy round over these seats, which runs over the same again each time: for clocks. The pools have
-        room for it; lengths stay as they are, so how many tokens were accepted before is what `kept` says."""
+        """A captured greedy round over these seats, which runs over the same again each time: for clocks.
+
+        The pools have room for it. Lengths stay as they are, and a memory's `kept` says what was accepted before.
+        """
         frame = self.frame(seats)
         if frame is None:
             raise ValueError(f"seats: must have at most {self.slots} drafts each")
