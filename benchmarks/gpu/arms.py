@@ -31,7 +31,7 @@ def eager(scene: Scene) -> Arm:
     parts = {
         "ingest": lambda: ingest(scene),
         "draft": lambda: draft(scene),
-        "target": lambda: passed(scene, drafts),
+        "target": lambda: passed(scene, scene.memories, drafts),
     }
     return Arm("eager", lambda: step(scene), lambda: whole(scene), parts)
 
@@ -56,4 +56,4 @@ def plain(rig: Rig) -> Rig:
     """The same with a drafter that has neither selector nor convolutions: what a round costs without them."""
     drafter = rig.drafter
     config = replace(drafter.config, selector=None, convolution=None)
-    return replace(rig, drafter=replace(drafter, config=config, selector=None))
+    return replace(rig, drafter=replace(drafter, config=config, selector=None, codes=None))

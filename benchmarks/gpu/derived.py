@@ -101,9 +101,9 @@ def goals(results: Results) -> list[Goal]:
     if best is not None and peer is not None:
         times = Spread.of([seconds / best.step.median for seconds in trials_of(peer["seconds"])])
     fla = "" if peer is None or peer["fla"] else " (flash-linear-attention was not there)"
-    used = None if peak is None else peak["device_used"] / GIB
+    used = None if peak is None else Spread.of([peak["device_used"] / GIB])
     return [
-        Goal("15 × 4,096 with the drafter, peak of the device", 29.21, used and Spread(used, used, used), " GiB"),
+        Goal("15 × 4,096 with the drafter, peak of the device", 29.21, used, " GiB"),
         Goal("target step at batch 1, of copy bandwidth", 0.70, best and best.step_fraction, least=True),
         Goal("round over step at batch 1, drafter in NVFP4", 1.25, best and best.ratio),
         Goal("selector and convolutions, share of a round at batch 1", 0.013, share),

@@ -6,14 +6,18 @@ and judging all run; what judging says is not acted upon.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from specqual.contract import Proposal, Sampling
+from specqual.decoder.gpu.carry import Array, brought, carried, together
+from specqual.decoder.gpu.judging import certain, firsts, judged
 from specqual.decoder.memory import Memory, Store
 from specqual.decoder.propose import Ask
-from specqual.decoder.span import Pass, Span
+from specqual.decoder.span import Span
 
 from .rig import Rig, features, place
 
@@ -22,29 +26,28 @@ GREEDY = Sampling(temperature=0.0)
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """`accepted` drafts, and so `accepted` + 1 tokens, were committed in the round before."""
+    """What was committed in the round before, accepted drafts and one token more, waits in logs and in `grown`."""
 
     rig: Rig
     store: Store
     memories: tuple[Memory, ...]
+    alone: tuple[Memory, ...]  # the same as a target without drafts leaves them: one token in the log
     context: int
-    accepted: int
     grown: tuple[Tensor, ...]  # features of what was committed, [accepted + 1, taps * H] each
+    tokens: tuple[tuple[int, ...], ...]  # of each sample, the anchor last; only anchors are looked at
 
     @property
     def batch(self) -> int:
         return len(self.memories)
 
-    def tokens(self) -> list[tuple[int, ...]]:
-        """Of each sample, the anchor last; only anchors are looked at."""
-        anchors = ((7 * place + 1) % self.rig.target.vocab_size for place in range(self.batch))
-        return [(*[0] * self.context, anchor) for anchor in anchors]
-
 
 def scene_of(rig: Rig, store: Store, batch: int, context: int, accepted: int) -> Scene:
     """Let samples in; the pools must be empty and large enough."""
     memories = tuple(place(rig, store, context, accepted + 1) for _ in range(batch))
-    return Scene(rig, store, memories, context, accepted, tuple(features(rig, accepted + 1) for _ in memories))
+    grown = tuple(features(rig, accepted + 1) for _ in memories)
+    tokens = tuple((*[0] * context, 1 + place) for place in range(batch))
+    alone = tuple(replace(memory, kept=1) for memory in memories)
+    return Scene(rig, store, memories, alone, context, grown, tokens)
 
 
 def clear(scene: Scene) -> None:
@@ -53,9 +56,9 @@ def clear(scene: Scene) -> None:
         scene.store.give(memory)
 
 
-def step(scene: Scene) -> Pass:
+def step(scene: Scene) -> list[Array]:
     """The target alone: one token of each sample."""
-    return passed(scene, [Proposal.certain(())] * scene.batch)
+    return passed(scene, scene.alone, [Proposal.certain(())] * scene.batch)
 
 
 def ingest(scene: Scene) -> None:
@@ -69,23 +72,27 @@ def draft(scene: Scene) -> list[Proposal]:
     most = scene.rig.drafter.draft_length
     asks = [
         Ask(i, 0, tokens, 1, most, GREEDY, memory, lambda slot: 0.0)
-        for i, (tokens, memory) in enumerate(zip(scene.tokens(), scene.memories, strict=True))
+        for i, (tokens, memory) in enumerate(zip(scene.tokens, scene.memories, strict=True))
     ]
     return scene.rig.drafter.propose(asks, scene.store)
 
 
-def passed(scene: Scene, proposals: Sequence[Proposal]) -> Pass:
-    """The target over each anchor and its drafts."""
+@torch.inference_mode()
+def passed(scene: Scene, memories: Sequence[Memory], proposals: Sequence[Proposal]) -> list[Array]:
+    """The target over each anchor and its drafts, and what is accepted, on the host."""
     spans = [
         Span(tokens + proposal.tokens, scene.context, memory, 0, 1 + len(proposal.tokens))
-        for tokens, proposal, memory in zip(scene.tokens(), proposals, scene.memories, strict=True)
+        for tokens, proposal, memory in zip(scene.tokens, proposals, memories, strict=True)
     ]
     for span in spans:
         scene.store.extend(span.memory, scene.rig.target.streams, span.end)
-    return scene.rig.target.forward(spans, scene.store)
+    found = scene.rig.target.forward(spans, scene.store)
+    tokens = np.array([proposal.tokens or (0,) for proposal in proposals], np.int32)  # all alike in length
+    first, drafts = carried([firsts([len(p.tokens) for p in proposals]), tokens], scene.rig.device)
+    return brought(judged(together(found.logits), first, certain(drafts), None))
 
 
-def whole(scene: Scene) -> Pass:
+def whole(scene: Scene) -> list[Array]:
     """One round."""
     ingest(scene)
-    return passed(scene, draft(scene))
+    return passed(scene, scene.memories, draft(scene))
