@@ -24,6 +24,9 @@ from benchmarks.results import Spread
 from specqual import fixtures
 from specqual.contract.schema import draft_linears, target_linears
 from specqual.decoder import gpu
+from specqual.decoder.span import Span
+
+from .twins import run_definitions
 
 GEOMETRIES = ("geometry/qwen3.8-27b", "geometry/qwen3-4b")
 HOST = torch.device("cpu")
@@ -32,9 +35,10 @@ SIZES = {"BF16": 2, "F32": 4, "F8_E4M3": 1, "U8": 1}
 
 @pytest.fixture(scope="module")
 def dry(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All parts at nano size."""
+    """All parts at nano size, on the definitions of the kernels: what is tried is what stands around them."""
     folder = tmp_path_factory.mktemp("gpu")
     with pytest.MonkeyPatch.context() as patch:
+        run_definitions(patch)
         patch.setattr(sys, "argv", ["gpu", "--dry", "--out", str(folder)])
         assert entry.main() == 0
     return folder
@@ -121,8 +125,6 @@ def test_transformers_says_what_the_kernels_say_on_the_same_synthetic_weights() 
     store = session.store(rig)
     memory = store.take(store.most_pages(16, 16))
     store.extend(memory, rig.target.streams, len(ids))
-    from specqual.decoder.span import Span
-
     mine = rig.target.forward([Span(ids, 0, memory, len(ids), len(ids))], store).logits[0]
     with torch.inference_mode():
         theirs = peer.model_of(where, HOST)(torch.tensor([ids])).logits[0].float()

@@ -36,7 +36,7 @@ class Sizes:
     """What is run, at full size or dry."""
 
     geometry: str = f"geometry/{GEOMETRY}"
-    arms: tuple[str, ...] = ("eager", "graphs")
+    arms: tuple[str, ...] = ("eager", "graphs", "whole rounds")
     batches: tuple[int, ...] = (1, 8, 15)
     contexts: tuple[int, ...] = (128, 512, 4096)
     times: int = 10  # runs in one timing
@@ -49,7 +49,7 @@ class Sizes:
     tokens: int = 256
 
 
-DRY = Sizes("nano/hybrid", ("graphs",), (1,), (33,), 1, 16, 1, 0, ("nano/dense",), (1,), 6, 2)
+DRY = Sizes("nano/hybrid", ("graphs", "whole rounds"), (1,), (33,), 1, 16, 1, 0, ("nano/dense",), (1,), 6, 2)
 
 
 def parts(sizes: Sizes, device: torch.device) -> Mapping[str, Callable[[], Any]]:

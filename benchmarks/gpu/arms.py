@@ -7,6 +7,8 @@ from typing import Any
 from specqual.contract import Proposal
 from specqual.decoder.counts import Counts
 from specqual.decoder.gpu.graphs import Graphs
+from specqual.decoder.gpu.turn import Seat, Turn
+from specqual.decoder.gpu.walks import Way
 
 from .rig import Rig
 from .scene import Scene, draft, ingest, passed, step, whole
@@ -44,7 +46,20 @@ def captured(scene: Scene) -> Arm:
     return replace(eager(replace(scene, rig=replace(rig, target=target, drafter=drafter))), name="graphs")
 
 
-ARMS: dict[str, Callable[[Scene], Arm]] = {"eager": eager, "graphs": captured}
+def whole_rounds(scene: Scene) -> Arm:
+    """A step and a round as one graph each, told the same again each time: drafts and verdicts never leave the device.
+
+    Without the host, that is, and without the copies to it and back.
+    """
+    target, drafter = scene.rig.target, scene.rig.drafter
+    seats = [Seat(memory, 1 + place) for place, memory in enumerate(scene.alone)]
+    drafting = [Seat(memory, 1 + place, drafter.draft_length) for place, memory in enumerate(scene.memories)]
+    way = Way.SELECTOR if drafter.codes is not None else Way.LIKELIEST
+    step = Turn(target, None, scene.store).standing(seats)
+    return Arm("whole rounds", step, Turn(target, drafter, scene.store).standing(drafting, way), {})
+
+
+ARMS: dict[str, Callable[[Scene], Arm]] = {"eager": eager, "graphs": captured, "whole rounds": whole_rounds}
 
 
 def arms_of(scene: Scene, names: Sequence[str]) -> list[Arm]:

@@ -10,7 +10,7 @@ from specqual.decoder.memory import Store
 from .arms import Work, arms_of, plain
 from .clock import Clock
 from .rig import Rig
-from .scene import clear, scene_of
+from .scene import scene_of
 from .speed import Plan
 
 RUNS = 3  # of a part under the profiler
@@ -19,17 +19,16 @@ RUNS = 3  # of a part under the profiler
 def measure(rig: Rig, store: Store, clock: Clock, plan: Plan, batch: int, context: int) -> dict[str, Any]:
     """Every arm's parts by the clock and by kernel, at one batch and context."""
     found, times = dict[str, Any](), plan.times
-    scene = scene_of(rig, store, batch, context, plan.accepted)
-    for arm, bare in zip(*(arms_of(one, plan.arms) for one in (scene, replace(scene, rig=plain(rig)))), strict=True):
-        rounds = {"round": arm.whole, "round without selector and convolutions": bare.whole}
-        found[arm.name] = {
-            "parts": clock.compare(arm.parts, times),  # none of those that are one graph
-            "rounds": clock.compare(rounds, times),
-            "kernels": {
-                name: kernels(work) for name, work in {**arm.parts, "step": arm.step, "round": arm.whole}.items()
-            },
-        }
-    clear(scene)
+    with scene_of(rig, store, batch, context, plan.accepted) as scene:
+        bare = replace(scene, rig=plain(rig))
+        for arm, less in zip(*(arms_of(one, plan.arms) for one in (scene, bare)), strict=True):
+            rounds = {"round": arm.whole, "round without selector and convolutions": less.whole}
+            works = {**arm.parts, "step": arm.step, "round": arm.whole}
+            found[arm.name] = {
+                "parts": clock.compare(arm.parts, times),  # none of those that are one graph
+                "rounds": clock.compare(rounds, times),
+                "kernels": {name: kernels(work) for name, work in works.items()},
+            }
     return {
         "batch": batch,
         "context": context,

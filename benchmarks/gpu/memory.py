@@ -13,7 +13,7 @@ from specqual.decoder.span import Span
 from .arms import arms_of
 from .clock import Clock
 from .rig import Rig, pools
-from .scene import Scene, clear, scene_of
+from .scene import Scene, scene_of
 
 GIB = 2**30
 ASKED = 29.21  # GiB, the peak that a public report of the same shape names
@@ -39,15 +39,13 @@ def measure(rig: Rig, pair: Pair, clock: Clock, samples: int, context: int, chun
         "keys and values": store.pages.cache(rig.streams[0]).untyped_storage().nbytes(),
         "states and logs": size_of(vars(store.slots).get(name) for name in ("states", "logs")),
     }
-    scene = scene_of(rig, store, samples, context - chunk, 0)
-    prefill(scene, chunk)
-    clear(scene)
-    scene = scene_of(rig, store, samples, context, rig.drafter.draft_length // 2)
-    for arm in arms_of(scene, ["graphs"]):
-        for work in (arm.step, arm.whole):
-            for _ in range(clock.warm + 1):
-                work()
-    clear(scene)
+    with scene_of(rig, store, samples, context - chunk, 0) as scene:
+        prefill(scene, chunk)
+    with scene_of(rig, store, samples, context, pair.span // 2 - 1) as scene:
+        for arm in arms_of(scene, ["graphs", "whole rounds"]):
+            for work in (arm.step, arm.whole):
+                for _ in range(clock.warm + 1):
+                    work()
     if rig.device.type == "cuda":
         torch.cuda.synchronize()
         free, there = torch.cuda.mem_get_info()

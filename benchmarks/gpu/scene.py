@@ -5,7 +5,8 @@ nothing is committed, so a run moves the same bytes whenever it comes. Drafts, s
 and judging all run; what judging says is not acted upon.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,19 +42,18 @@ class Scene:
         return len(self.memories)
 
 
-def scene_of(rig: Rig, store: Store, batch: int, context: int, accepted: int) -> Scene:
-    """Let samples in; the pools must be empty and large enough."""
+@contextmanager
+def scene_of(rig: Rig, store: Store, batch: int, context: int, accepted: int) -> Iterator[Scene]:
+    """Let samples in, and give everything back to the pools at the end; they must be empty and large enough."""
     memories = tuple(place(rig, store, context, accepted + 1) for _ in range(batch))
     grown = tuple(features(rig, accepted + 1) for _ in memories)
     tokens = tuple((*[0] * context, 1 + place) for place in range(batch))
     alone = tuple(replace(memory, kept=1) for memory in memories)
-    return Scene(rig, store, memories, alone, context, grown, tokens)
-
-
-def clear(scene: Scene) -> None:
-    """Give everything back to the pools."""
-    for memory in scene.memories:
-        scene.store.give(memory)
+    try:
+        yield Scene(rig, store, memories, alone, context, grown, tokens)
+    finally:
+        for memory in memories:
+            store.give(memory)
 
 
 def step(scene: Scene) -> list[Array]:

@@ -11,7 +11,7 @@ from .arms import arms_of
 from .clock import Clock, copy_bandwidth
 from .moved import Cell, round_bytes, step_bytes
 from .rig import Rig
-from .scene import clear, scene_of
+from .scene import scene_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,11 @@ def measure(rig: Rig, pair: Pair, store: Store, clock: Clock, plan: Plan) -> dic
 
 
 def cell_of(rig: Rig, pair: Pair, store: Store, clock: Clock, plan: Plan, batch: int, context: int) -> dict[str, Any]:
-    scene = scene_of(rig, store, batch, context, plan.accepted)
-    runs = {}
-    for arm in arms_of(scene, plan.arms):
-        runs[f"{arm.name} step"], runs[f"{arm.name} round"] = arm.step, arm.whole
-    seconds = clock.compare(runs, plan.times)
-    clear(scene)
+    with scene_of(rig, store, batch, context, plan.accepted) as scene:
+        runs = {}
+        for arm in arms_of(scene, plan.arms):
+            runs[f"{arm.name} step"], runs[f"{arm.name} round"] = arm.step, arm.whole
+        seconds = clock.compare(runs, plan.times)
     kept = plan.accepted + 1
     return {
         "batch": batch,

@@ -4,7 +4,7 @@ One copy to the device before it, one back behind it. The drafter takes in the f
 behind what is accepted lie beyond a sample's length, where nobody sees them, until the next round writes there.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from ..transaction import Terms
 from ..verify import Verdict
 from .carry import Array, brought, joined, parted
 from .drafter import DeviceDrafter
-from .graphs import Graphs, Recorder, bucket
+from .graphs import Graphs, Recorded, Recorder, bucket
 from .judging import MOST, certain, demands, judged, needed, plain
 from .rounds import Frame, Piece, frame_of, packed, read
 from .target import DeviceTarget
@@ -115,7 +115,7 @@ class Turn:
         return *drafted, *verdicts
 
     @torch.inference_mode()
-    def standing(self, seats: Sequence[Seat], way: Way = Way.SELECTOR) -> Callable[[], None]:
+    def standing(self, seats: Sequence[Seat], way: Way = Way.SELECTOR) -> "Standing":
         """A captured greedy round over these seats, which runs over the same again each time: for clocks.
 
         The pools have room for it. Lengths stay as they are, and a memory's `kept` says what was accepted before.
@@ -125,8 +125,18 @@ class Turn:
             raise ValueError(f"seats: must have at most {self.slots} drafts each")
         sides = self.sides(seats, frame)
         there = parted(joined(sides).to(self.target.device), sides)
-        recorder = Recorder(self.target.device)
-        return recorder.record(lambda: self.body(frame, way, Rule.NONE, there)).again
+        return Standing(there, Recorder(self.target.device).record(lambda: self.body(frame, way, Rule.NONE, there)))
+
+
+class Standing(NamedTuple):
+    """A captured round and what it reads, which no graph keeps from being freed."""
+
+    told: Sequence[Tensor]
+    recorded: Recorded
+
+    @torch.inference_mode()
+    def __call__(self) -> None:
+        self.recorded.again()
 
 
 def filled(side: Array, end: int) -> Array:
