@@ -173,20 +173,20 @@ def test_walks_of_a_selector_are_those_of_the_host(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(top, name, small)
     target = open_target(fixtures.path("nano/dense"))
     checkpoint = open_draft(fixtures.path("nano/dense-dflash2"), target.config)
-    config, wanted = checkpoint.config, asks(1, True)[:3]
+    config, wanted, slots = checkpoint.config, [(ask, min(2, n)) for ask, n in asks(1, True)[:3]], 2
     assert config.selector is not None
     names = ("predecessor", "successor")
     tables = {
         f"candidate_selector.{name}_codebook": checkpoint.read(f"candidate_selector.{name}_codebook") for name in names
     }
     draw = torch.Generator().manual_seed(1)
-    logits = torch.randn(len(wanted) * SLOTS, config.vocab_size, generator=draw)
+    logits = torch.randn(len(wanted) * slots, config.vocab_size, generator=draw)
     joint = torch.randn(len(logits), config.selector.rank, generator=draw)
-    rows = [place * SLOTS + slot for place, (_, length) in enumerate(wanted) for slot in range(length)]
+    rows = [place * slots + slot for place, (_, length) in enumerate(wanted) for slot in range(length)]
     exact = {name: table.float() for name, table in tables.items()}
     expected = drafts.proposals(config, exact, wanted, logits[rows], joint[rows])
     codes = Codes(*(table.to(DEVICE) for table in tables.values()), config.selector.top_k)
-    drafted = walked(logits.to(DEVICE), joint.to(DEVICE), codes, walks_of(wanted, SLOTS, WHERE))
+    drafted = walked(logits.to(DEVICE), joint.to(DEVICE), codes, walks_of(wanted, slots, WHERE))
     for (ask, _), mine, theirs in zip(wanted, proposals(drafted, wanted), expected, strict=True):
         assert mine.tokens == theirs.tokens
         for q, other in zip(mine.q, theirs.q, strict=True):
