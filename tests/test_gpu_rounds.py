@@ -1,12 +1,13 @@
 """Whole rounds of the decoder on its kernels, in Triton's interpreter where there is no GPU: those of the host."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from .interpreter import DEVICE  # isort: split
+from .twins import DEVICE, run_definitions  # isort: split
 
 from specqual import fixtures
 from specqual.contract import CompactLaw, Finished, Proposal, Request, Round, Rule, Sampling, ScriptContext, Setup
@@ -31,7 +32,6 @@ MIXED = [
     request(3, 4, {"temperature": 0.8} | PENALTY),
     request(4, 3, PENALTY, logprobs=1),
 ]
-FEW = [MIXED[0], MIXED[2], MIXED[3]]
 
 
 def decoder(target: str, draft: str | None, rule: Rule, device: str, **changes: Any) -> Engine:
@@ -60,17 +60,8 @@ def alike(one: CompactLaw | None, other: CompactLaw | None) -> None:
         np.testing.assert_allclose(one.probabilities, other.probabilities, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("target", "draft", "rule", "requests"),
-    [
-        ("nano/hybrid", "nano/hybrid-dflash2", Rule.RATIO, MIXED),
-        ("nano/window", "nano/window-dflash2", Rule.SAMPLER_MATCH, FEW),
-        ("nano/dense", "nano/dense-dflash", Rule.ONE_HOT, FEW),
-        ("nano/dense", "nano/dense-markov", Rule.RATIO, FEW),
-    ],
-    ids=lambda value: str(value) if isinstance(value, str) else "",
-)
-def test_rounds_are_those_of_the_host(target: str, draft: str, rule: Rule, requests: Sequence[Request]) -> None:
+def compare(target: str, draft: str, rule: Rule, requests: Sequence[Request]) -> None:
+    """Drafts, their q, acceptance and tokens on the device beside those of the host."""
     found, expected = (rounds(decoder(target, draft, rule, device), requests) for device in (WHERE, "cpu"))
     assert bare(found) == bare(expected)
     assert any(one.accepted for one in found) and any(one.accepted < len(one.proposals) for one in found)
@@ -79,11 +70,46 @@ def test_rounds_are_those_of_the_host(target: str, draft: str, rule: Rule, reque
             alike(q, law)
 
 
-@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.SAMPLER_MATCH])
-def test_judging_where_the_logits_lie_changes_no_round(rule: Rule) -> None:
-    there, here = (decoder("nano/dense", "nano/dense-dflash2", rule, WHERE, dtype="bfloat16") for _ in range(2))
+def test_rounds_are_those_of_the_host() -> None:
+    compare("nano/hybrid", "nano/hybrid-dflash2", Rule.RATIO, MIXED)
+
+
+RULES = [Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("draft", ["dense-dflash2", "dense-dflash", "hybrid-markov", "window-selector"])
+def test_rounds_on_the_definitions_of_kernels_are_those_of_the_host(
+    draft: str, rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_definitions(monkeypatch)
+    target = f"nano/{draft.partition('-')[0]}"
+    compare(target, f"nano/{draft}", rule, [replace(one, max_tokens=4 * one.max_tokens) for one in MIXED])
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_judging_where_the_logits_lie_changes_no_round(dtype: str, rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_definitions(monkeypatch)
+    there, here = (decoder("nano/dense", "nano/dense-dflash2", rule, WHERE, dtype=dtype) for _ in range(2))
     here._judge = None
-    assert rounds(there, FEW) == rounds(here, FEW)
+    requests = [replace(one, max_tokens=4 * one.max_tokens) for one in MIXED]
+    assert rounds(there, requests) == rounds(here, requests)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_neighbour_changes_nothing_whoever_judges_it(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_definitions(monkeypatch)
+    pair = "nano/hybrid", "nano/hybrid-dflash2"
+    together = rounds(decoder(*pair, rule, WHERE), MIXED)
+    for place, one in enumerate(MIXED):
+        alone = rounds(decoder(*pair, rule, WHERE), [one])
+        mine = [replace(found, request_id=0) for found in together if found.request_id == place]
+        assert sorted(mine, key=order) == sorted(alone, key=order)
+
+
+def order(one: Round) -> tuple[int, int]:
+    return one.sample, one.start
 
 
 def scripted(context: ScriptContext) -> Proposal:
@@ -104,12 +130,15 @@ def scripted(context: ScriptContext) -> Proposal:
     return offers[(context.round_index + context.request_id) % len(offers)]
 
 
-@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.ONE_HOT])
-def test_scripted_drafts_are_judged_as_the_host_judges_them_and_illegal_ones_are_none(rule: Rule) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_scripted_drafts_are_judged_as_the_host_judges_them_and_illegal_ones_are_none(
+    rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_definitions(monkeypatch)
     found = []
     for device in (WHERE, "cpu"):
         engine = decoder("nano/dense", None, rule, device, draft_length=3)
         engine.script(scripted)
-        found.append(rounds(engine, [MIXED[0], MIXED[1], MIXED[2]]))
-    assert found[0] == found[1]
+        found.append(rounds(engine, [replace(one, max_tokens=12) for one in MIXED]))
+    assert bare(found[0]) == bare(found[1])
     assert any(one.proposals for one in found[0])

@@ -36,7 +36,7 @@ class Verdicts(NamedTuple):
 class Drafted(NamedTuple):
     """K drafts of each of B samples, those that are there first, and q over C candidates of each.
 
-    One-hot laws have one candidate, the draft itself.
+    One-hot laws have one candidate, the draft itself. Where there are too few, any id without mass fills up.
     """
 
     tokens: Tensor  # [B, K] int32
@@ -265,7 +265,8 @@ def judge_torch(
         if begin == end:
             continue
         tokens, ids, q = (side[sample, : end - begin - 1].tolist() for side in drafted)
-        laws = tuple(CompactLaw(tuple(known), tuple(theirs)) for known, theirs in zip(ids, q, strict=True))
+        pairs = [[pair for pair in zip(*slot, strict=True) if pair[1]] for slot in zip(ids, q, strict=True)]
+        laws = tuple(CompactLaw(*map(tuple, zip(*alive, strict=True))) for alive in pairs)
         kinds = Purpose.ACCEPT, Purpose.RESIDUAL, Purpose.BONUS
         numbers = {(kind, slot): u for kind, x in zip(kinds, uniforms, strict=True) for slot, u in enumerate(x[sample])}
         rows, proposal = p[begin:end], Proposal(tuple(tokens), laws)
