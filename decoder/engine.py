@@ -32,7 +32,7 @@ from specqual.contract import (
 )
 
 from .counts import Counts
-from .flight import Flight, Judge, Turns
+from .flight import Flight, Judge, Turns, known
 from .inspection import state_of
 from .memory import Memory, Store
 from .plan import decided, offered, span_of, unservable, wanted
@@ -252,7 +252,7 @@ class Engine:
         flights, nothing = list[Flight](), torch.empty(0)
         for row, (proposal, verdict) in zip(rows, found, strict=True):
             span = span_of(row, proposal, self._schedule.chunk, self._prefixes)
-            flights.append(Flight(row, proposal, span, nothing, nothing, {}, lambda said=verdict: said, True))
+            flights.append(Flight(row, proposal, span, nothing, nothing, {}, known(verdict), True))
         return flights
 
     def _padding(self, spans: Sequence[Span]) -> dict[str, int]:

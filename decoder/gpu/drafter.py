@@ -125,8 +125,8 @@ class DeviceDrafter:
             places = [place for place, (ask, _) in enumerate(wanted) if self.way(ask) is way]
             if places:
                 mine = [wanted[place] for place in places]
-                sides = (blocks_of(side, places, slots) for side in (hidden, logits))
-                found.update(zip(places, self._chosen(way, mine, *sides, slots), strict=True))
+                states, scores = (blocks_of(side, places, slots) for side in (hidden, logits))
+                found.update(zip(places, self._chosen(way, mine, states, scores, slots), strict=True))
         rest = (found[place] for place in range(len(wanted)))
         return [next(rest) if length else Proposal.certain(()) for length in lengths]
 
@@ -258,8 +258,10 @@ def load_drafter(checkpoint: Checkpoint[DraftConfig], target: DeviceTarget) -> D
     selector, codes = None, None
     if config.selector is not None:
         selector = one("candidate_selector.hidden_projection")
-        tables = (checkpoint.read(f"candidate_selector.{side}_codebook") for side in ("predecessor", "successor"))
-        codes = Codes(*(table.to(device) for table in tables), config.selector.top_k)
+        before, after = (
+            checkpoint.read(f"candidate_selector.{side}_codebook").to(device) for side in ("predecessor", "successor")
+        )
+        codes = Codes(before, after, config.selector.top_k)
     return DeviceDrafter(
         config,
         target,
