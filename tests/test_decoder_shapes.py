@@ -139,5 +139,5 @@ def test_threads_cost_the_promise_only_where_products_are_long() -> None:
 
 
 def test_unknown_kinds_of_attention_are_named() -> None:
-    with pytest.raises(ValueError, match="attention: must be own or sdpa"):
-        engine("dense", options={"attention": "flash"})
+    with pytest.raises(ValueError, match="attention: must be own or sdpa or flash"):
+        engine("dense", options={"attention": "paged"})
