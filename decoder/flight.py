@@ -58,8 +58,3 @@ class Turns(Protocol):
     ) -> list[tuple[Proposal, Verdict]] | None:
         """A proposal and its verdict for every row, or None if this batch has to run in parts."""
         ...
-
-
-def known(verdict: Verdict) -> Callable[[], Verdict]:
-    """A verdict that nobody has to wait for."""
-    return lambda: verdict
