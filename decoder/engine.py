@@ -225,18 +225,18 @@ class Engine:
         flights = self._in_parts(rows, asks) if found is None else self._in_one(rows, found)
         self._counts.passed()
         padding = self._padding([flight.span for flight in flights])
-        self._flights = [
+        flights = [
             flight._replace(policy={**decision.told, **padding})
             for flight, decision in zip(flights, decisions, strict=True)
         ]
-        self._ingest([(f.span.memory, f.features[: f.span.certain]) for f in self._flights if not f.taken])
-        for flight in self._flights:
+        self._ingest([(f.span.memory, f.features[: f.span.certain]) for f in flights if not f.taken])
+        for flight in flights:
             span, memory, prompt = flight.span, flight.span.memory, flight.row.request.prompt
             memory.length, memory.kept = span.start + span.certain, 0
             self._prefixes.publish(memory, prompt, span.start, memory.length, span.mark)
-        self._flights = [other for flight in self._flights for other in (flight, *self._forks(flight))]
-        if self._judge is not None and found is None:
-            self._flights = self._judge(self._flights, self._terms)
+        flights = [other for flight in flights for other in (flight, *self._forks(flight))]
+        judge = self._judge if found is None else None
+        self._flights = flights if judge is None else judge(flights, self._terms)
 
     def _in_parts(self, rows: Sequence[Row], asks: Mapping[int, Ask]) -> list[Flight]:
         """Draft, and then run the target over what was drafted."""

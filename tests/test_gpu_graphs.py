@@ -146,7 +146,7 @@ def played(engine: Engine, poison: bool) -> list[Round]:
             for graph in engine._target.passes.kept.values():
                 graph.flat.fill_(1 << 20)
                 for tensor in (*graph.inputs, *graph.recorded.outputs):
-                    tensor.fill_(float("nan"))
+                    tensor.fill_(float("nan") if tensor.is_floating_point() else 1 << 20)
         engine.step()
 
     step()

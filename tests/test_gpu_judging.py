@@ -86,6 +86,12 @@ def test_verdicts_are_those_of_the_host_whatever_a_row_asks_for(rule: Rule) -> N
     assert len(seen) > 1
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_whole_numbers_are_parameters_too(rule: Rule) -> None:
+    asked = flights(1, [Sampling(temperature=1, top_p=1, min_p=0)])
+    assert there(asked, rule) == [here(asked[0], rule)]
+
+
 def test_without_drafts_and_without_a_rule_every_row_is_drawn() -> None:
     for settings in (SETTINGS, SETTINGS[:1]):
         asked = [

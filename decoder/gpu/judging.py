@@ -126,13 +126,14 @@ def needed(rows: Sequence[Row], counts: Sequence[int], terms: Terms, slots: int)
     drawn = [(numbers(row, terms, len(row.tokens)), count) for row, count in zip(rows, counts, strict=True)]
     params = [row.request.sampling for row, count in zip(rows, counts, strict=True) for _ in range(1 + count)]
     filters: list[Array] = [
-        np.array([one.temperature for one in params]),
+        np.array([one.temperature for one in params], np.float64),
         np.array([min(one.top_k, 2**31 - 1) for one in params], np.int32),
-        np.array([one.top_p for one in params]),
-        np.array([one.min_p for one in params]),
+        np.array([one.top_p for one in params], np.float64),
+        np.array([one.min_p for one in params], np.float64),
     ]
     if terms.rule in ALONE:
-        return [*filters, np.array([u(Purpose.BONUS, slot) for u, count in drawn for slot in range(1 + count)])]
+        own = [u(Purpose.BONUS, slot) for u, count in drawn for slot in range(1 + count)]
+        return [*filters, np.array(own, np.float64)]
     accept, residual, bonus = (np.zeros((len(rows), slots + more)) for more in (0, 0, 1))
     for place, (u, count) in enumerate(drawn):
         accept[place, :count] = [u(Purpose.ACCEPT, slot) for slot in range(count)]

@@ -173,7 +173,7 @@ def select_torch(
         hot = torch.nn.functional.one_hot(torch.from_numpy(best).to(ids.device), ids.shape[1]).double()
         q = torch.where(greedy, hot, (score / temperature.double().masked_fill(greedy[:, 0], 1.0)[:, None]).softmax(-1))
         place = (q.cumsum(-1) <= uniform[:, slot, None]).sum(-1)
-        last = (q > 0).long().mul(torch.arange(1, ids.shape[1] + 1, device=ids.device)).amax(-1) - 1
+        last = (q > 0).long().mul(torch.arange(ids.shape[1], device=ids.device)).amax(-1)
         token = ids.gather(1, torch.minimum(place, last)[:, None])[:, 0]
         tokens.append(token.int())
         laws.append(q)
