@@ -34,9 +34,9 @@ def to_nvfp4(weight: Tensor) -> dict[str, Tensor]:
         raise ValueError(f"weight: the input axis must be a multiple of {BLOCK}, got {inputs}")
     blocks = weight.float().reshape(outputs, -1, BLOCK)
     largest = blocks.abs().amax(-1)
-    whole = largest.max()
-    outer = torch.where(whole > 0, whole / (6 * LARGEST), 1.0)
-    scale = (largest / 6 / outer).clamp(SMALLEST, LARGEST).to(torch.float8_e4m3fn)
+    whole, six = largest.max(), blocks.new_tensor(6)  # by a Python number, CUDA would multiply with its reciprocal
+    outer = torch.where(whole > 0, whole / (six * LARGEST), 1.0)
+    scale = (largest / six / outer).clamp(SMALLEST, LARGEST).to(torch.float8_e4m3fn)
     scale = torch.where(largest == 0, torch.ones_like(largest), scale.float())
     codes = codes_of(blocks / (scale * outer)[..., None]).flatten(1)
     return {"weight": pack(codes), "weight_scale": scale.to(torch.float8_e4m3fn), "weight_scale_2": outer}

@@ -64,7 +64,7 @@ def block_scales(x: Tensor, tensor_scale: Tensor, *, divide: bool) -> Tensor:
 
     A scale of zero, which both layouts replace in a weight, is left to the caller.
     """
-    sixth = _blocks(x).abs().amax(-1) / 6
+    sixth = _blocks(x).abs().amax(-1) / x.new_tensor(6)  # by a Python number, CUDA would multiply with its reciprocal
     return round_e4m3(tensor_scale * sixth if divide else sixth / tensor_scale)
 
 
@@ -84,11 +84,11 @@ def quantise_nvfp4(weight: Tensor, *, divide: bool = False) -> dict[str, Tensor]
     weight = weight.float()
     largest = weight.abs().max()
     if divide:
-        tensor_scale = LARGEST * 6 / largest if largest > 0 else torch.ones(())
+        tensor_scale = LARGEST * 6 / largest if largest > 0 else weight.new_ones(())
         scale = block_scales(weight, tensor_scale, divide=True)
         scale = torch.where(scale == 0, EMPTY_SCALE, scale)
     else:
-        tensor_scale = largest / (6 * LARGEST) if largest > 0 else torch.ones(())
+        tensor_scale = largest / weight.new_tensor(6 * LARGEST) if largest > 0 else weight.new_ones(())
         scale = block_scales(weight, tensor_scale, divide=False).clamp(SMALLEST_SCALE, LARGEST)
         scale = torch.where(_blocks(weight).abs().amax(-1) == 0, 1.0, scale)
     packed = pack(_codes(weight, scale, tensor_scale, divide=divide))

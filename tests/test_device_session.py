@@ -115,17 +115,45 @@ def test_a_session_leaves_three_files_and_a_line_for_each_part(
     printed = capsys.readouterr().out.splitlines()
     assert printed[-2] == "bench: 1 of 1 jobs fine"
     assert printed[-1].startswith(f"sanitize: 0 of {len(parts.SANITIZED)} jobs fine; not ")
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"results.json", "log.txt", "details.tar.gz"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"results.json", "log.txt", "details-bench.tar.gz"}
     told: dict[str, Any] = json.loads((tmp_path / "out" / "results.json").read_text())
     assert [one["said"] for one in told["parts"]["sanitize"]] == ["compute-sanitizer: not found"] * len(parts.SANITIZED)
     assert "==== bench: small\nwritten\n" in (tmp_path / "out" / "log.txt").read_text()
-    with tarfile.open(tmp_path / "out" / "details.tar.gz") as archive:
-        assert "bench/found" in archive.getnames()
+    with tarfile.open(tmp_path / "out" / "details-bench.tar.gz") as archive:
+        assert archive.getnames() == ["bench", "bench/found"]
 
 
 def small(session: parts.Session) -> jobs.Job:
     file = session.folder("bench") / "found"
-    return jobs.Job("small", [sys.executable, "-c", f"open({str(file)!r}, 'w').write('x'); print('written')"])
+    return jobs.Job(
+        "small", [sys.executable, "-c", f"[open({str(file)!r} + end, 'w') for end in ('', '.html')]; print('written')"]
+    )
+
+
+def test_a_python_that_lacks_a_module_is_told_so_before_any_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(session, "NEEDED", ("torch", "no_such_module", "nor_such"))
+    assert session.main(["bench", "--out", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr() == ("", "not installed: no_such_module, nor_such\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_job_is_killed_together_with_the_session_that_started_it(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    job = f"import os, time, pathlib; pathlib.Path({str(mark)!r}).touch(); time.sleep(8); print('woke', flush=True)"
+    outer = (
+        "import os, sys; from pathlib import Path; from time import monotonic; from tests.device import jobs;"
+        f"job = jobs.Job('sleeps', [sys.executable, '-c', {job!r}]);"
+        f"jobs.run_one(job, monotonic() + 60, Path({str(tmp_path / 'log')!r}), dict(os.environ))"
+    )
+    variables = environment(laid_out(tmp_path / "site"))
+    with subprocess.Popen([sys.executable, "-c", outer], env=variables) as process:
+        while process.poll() is None and not mark.exists():
+            sleep(0.1)
+        process.kill()
+    sleep(9)
+    assert mark.exists() and not (tmp_path / "log").read_text()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,9 @@ from specqual.reference.nvfp4 import dequantise, quantise_nvfp4, through_nvfp4  
 from specqual.decoder.gpu.tiles import Tile  # isort: skip
 
 OUTPUTS, INPUTS = 96, 160
+SLACK = 2**-8 if DEVICE == "cuda" else 4e-6
+"""Of FP8 times FP8: Hopper's tensor cores keep some 13 or 14 bits of a sum of 32 products."""
+FP4 = DEVICE == "cpu" or torch.cuda.get_device_capability() >= (12, 0)
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -49,7 +52,7 @@ def test_rows_become_fp8_as_defined(dtype: torch.dtype) -> None:
         assert torch.equal(codes.float() * scales[:, None], through_fp8(x.float(), scale[0]))
         codes, scales = run(x)
         for row, own in zip(x.float(), codes.float() * scales[:, None], strict=True):
-            assert torch.equal(own, through_fp8(row, row.abs().max() / 448))
+            assert torch.equal(own, through_fp8(row, row.abs().max() / row.new_tensor(448)))
 
 
 def test_rows_of_zeros_stay_zero_and_what_is_not_a_number_stays_so_alone() -> None:
@@ -73,6 +76,7 @@ def test_every_e4m3_number_and_the_middle_of_every_two_round_as_torch_rounds_the
     assert torch.equal(found.view(torch.uint8), x.clamp(-448, 448).to(torch.float8_e4m3fn).view(torch.uint8))
 
 
+@pytest.mark.skipif(not FP4, reason="the block-scaled FP4 instruction needs compute capability 12.0")
 def test_both_operands_in_nvfp4_multiply_as_defined() -> None:
     weight, input_scale = quantise_nvfp4(draw(OUTPUTS, INPUTS)), torch.tensor([0.002], device=DEVICE)
     outer = weight["weight_scale_2"].expand(OUTPUTS) * input_scale
@@ -98,7 +102,7 @@ def test_both_operands_in_fp8_multiply_as_defined(static: bool, splits: int) -> 
     tile = Tile(64, splits, (4, 4, 4, 4), (2, 2, 2, 2))
     for run in (fp8_rows.linear, fp8_rows.linear_torch):
         found = run(rows, codes, scale.expand(OUTPUTS).contiguous(), bias, dtype=torch.float32, tile=tile)
-        assert float((found.double() - exact).abs().max() / exact.abs().max()) < 4e-6
+        assert float((found.double() - exact).abs().max() / exact.abs().max()) < SLACK
 
 
 def test_rows_that_are_no_whole_blocks_are_refused() -> None:

@@ -74,9 +74,12 @@ def parts(sizes: Sizes, device: torch.device) -> Mapping[str, Callable[[], Any]]
             torch.cuda.reset_peak_memory_stats()
         begin = perf_counter()
         rig = session.rig(True)
-        loaded = perf_counter() - begin
+        loaded, peak = perf_counter() - begin, 0
+        if device.type == "cuda":  # loading has buffers of its own, which serving never needs
+            peak = torch.cuda.max_memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
         found = memory.measure(rig, session.pair, clock, samples, context, sizes.chunk)
-        return {"load_seconds": loaded, **found}
+        return {"load_seconds": loaded, "load_peak": peak, **found}
 
     def broken_down() -> list[dict[str, Any]]:
         rig, plan = session.rig(True), planned(sizes.batches)

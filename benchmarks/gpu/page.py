@@ -106,6 +106,7 @@ def memory_lines(results: Results) -> list[tuple[str, ...]]:
     return [
         *lines,
         ("sum", f"{sum(found['planned'].values()) / GIB:.3f}", f"{sum(found['held'].values()) / GIB:.3f}"),
+        ("peak that was allocated while loading", "", f"{found['load_peak'] / GIB:.3f}"),
         ("peak that was allocated", "", f"{found['peak_allocated'] / GIB:.3f}"),
         ("peak that the allocator held", "", f"{found['peak_reserved'] / GIB:.3f}"),
         ("in use on the device", "", f"{found['device_used'] / GIB:.3f}"),

@@ -66,7 +66,8 @@ def quantise(x: Tensor, input_scale: Tensor | None = None, *, out: Rows | None =
 def quantise_torch(x: Tensor, input_scale: Tensor | None = None, *, out: Rows | None = None) -> Rows:
     """The same by its definition, in float32."""
     exact = x.float()
-    scales = exact.abs().amax(1) / 448 if input_scale is None else input_scale.float().expand(len(x))
+    largest = exact.new_tensor(448)  # by a Python number, CUDA would multiply with its reciprocal
+    scales = exact.abs().amax(1) / largest if input_scale is None else input_scale.float().expand(len(x))
     scales = torch.where(scales == 0, 1.0, scales)
     codes = (exact / scales[:, None]).clamp(-448.0, 448.0).to(torch.float8_e4m3fn)
     return Rows(codes, scales) if out is None else Rows(out.codes.copy_(codes), out.scales.copy_(scales))

@@ -4,6 +4,7 @@ A graph belongs to a kind of pass and to a frame out of a fixed table; it reads 
 the pools of one store. Rows and samples that only fill up its frame change nothing.
 """
 
+import gc
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
@@ -173,8 +174,18 @@ class Recorder:
             first = body()
             held = owned(self._aside.device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._aside):
-            outputs = body()
+        collects = gc.isenabled()
+        gc.collect()
+        gc.disable()  # what is freed by chance while this records may be an operation that no graph can hold
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._aside):
+                outputs = body()
+        except RuntimeError as error:  # that the capture is broken; what broke it came before
+            cause = error.__context__ or error
+            raise RuntimeError(f"graphs: not captured, {type(cause).__name__}: {cause}") from error
+        finally:
+            if collects:
+                gc.enable()
         here.wait_stream(self._aside)
         for out, new in zip(outputs, first, strict=True):
             out.copy_(new)

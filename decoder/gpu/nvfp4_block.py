@@ -93,7 +93,8 @@ def empty(x: Tensor) -> Rows:
 def quantise_torch(x: Tensor, input_scale: Tensor, *, out: Rows | None = None) -> Rows:
     """The same by its definition, in float32."""
     blocks = x.float().reshape(len(x), -1, 16)
-    scale = (blocks.abs().amax(-1) / 6 / input_scale).clamp(max=448.0).to(torch.float8_e4m3fn)
+    six = blocks.new_tensor(6)  # by a Python number, CUDA would multiply with its reciprocal
+    scale = (blocks.abs().amax(-1) / six / input_scale).clamp(max=448.0).to(torch.float8_e4m3fn)
     exact = scale.float()[..., None]
     code = codes_of(blocks / torch.where(exact == 0, 1.0, exact * input_scale))
     found = Rows(pack(torch.where(exact == 0, 0, code).flatten(1)), scale)

@@ -3,8 +3,9 @@
     python -m tests.device [PART …] --out DIR [--only TEXT] [--minutes PART=M] [--commit ID]
 
 A part is a few jobs in processes of their own, within its minutes. One that fails, or whose time is over, stops nothing
-else. DIR gets results.json (how each job ended), log.txt (their output) and details.tar.gz (their files: reports,
-measurements), written anew as jobs and parts end. The last lines say one thing about each part.
+else. DIR gets results.json (how each job ended) and log.txt (their output), written anew as jobs end, and
+details-PART.tar.gz (the files of its jobs: reports, measurements) when a part ends. The last lines say
+one thing about each part.
 
 The parts, in the order in which they are worth running, planned as three calls of at most ten minutes on one GPU:
 
@@ -27,12 +28,18 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 
 from .jobs import Ended, run
 from .parts import PARTS, PYTHON, Part, Session, chosen
 from .source import environment, laid_out
+
+NEEDED = (
+    *("torch", "numpy", "safetensors", "tokenizers", "pytest", "hypothesis", "jinja2", "rich"),  # by the package
+    *("xdist", "scipy", "transformers", "triton"),  # by its jobs
+)
 
 
 def about() -> dict[str, str]:
@@ -71,12 +78,16 @@ def keep(out: Path, session: Session, told: Mapping[str, object]) -> None:
     (out / "log.txt").write_text("".join(text))
 
 
-def pack(out: Path, session: Session) -> None:
-    """Write the files of all jobs that have ended, none of which is still at work."""
-    with tarfile.open(out / "details.tar.gz", "w:gz") as archive:
-        for path in sorted(session.scratch.iterdir()):
-            if path.name not in ("site", "logs", "quantised"):
-                archive.add(path, path.name)
+def pack(out: Path, session: Session, name: str) -> None:
+    """Write the files of a part's jobs, none of which is still at work, without pages, which can be made again."""
+    if (folder := session.scratch / name).is_dir():
+        with tarfile.open(out / f"details-{name}.tar.gz", "w:gz") as archive:
+            archive.add(folder, name, filter=lambda file: None if file.name.endswith(".html") else file)
+
+
+def lacking(device: str) -> list[str]:
+    """The modules that jobs need and this Python does not have."""
+    return [name for name in NEEDED if not (name == "triton" and device == "cpu") and find_spec(name) is None]
 
 
 def limits(entries: Sequence[str]) -> dict[str, Part]:
@@ -91,7 +102,7 @@ def limits(entries: Sequence[str]) -> dict[str, Part]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns 1 if a job did not end as it should."""
+    """Command line; returns 1 if a job did not end as it should, 2 if a module is missing."""
     parser = argparse.ArgumentParser(prog="python -m tests.device", description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the three files go")
@@ -106,6 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parts = limits(given.minutes)
     except ValueError as error:
         parser.error(str(error))
+    if missing := lacking(given.device):
+        print(f"not installed: {', '.join(missing)}", file=sys.stderr, flush=True)
+        return 2
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         session = Session(Path(folder), given.device, given.only, given.commit)
@@ -122,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 keep(given.out, session, told | {"parts": so_far})
 
             run_part(name, parts[name], session, variables, hear)
-            pack(given.out, session)
+            pack(given.out, session, name)
     for name, found in ended.items():
         print(line(name, found))
     return int(any(not one.fine for found in ended.values() for one in found))

@@ -1,8 +1,10 @@
 """Commands with a time limit each, some at a time, whose output goes to files."""
 
+import ctypes
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -13,6 +15,8 @@ from time import monotonic
 from .source import ROOT
 
 LEAST = 1.0  # seconds that a job gets, even if its part has none left
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,11 @@ def run(
             hear(done.result())
 
 
+def go_along() -> None:
+    """Have this process, a job, killed together with the thread that started it, which waits for it."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def run_one(job: Job, end: float, log: Path, variables: Mapping[str, str]) -> Ended:
     """Run one job, and end it with all its processes when its time is over."""
     started, status = monotonic(), None
@@ -72,7 +81,8 @@ def run_one(job: Job, end: float, log: Path, variables: Mapping[str, str]) -> En
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                process_group=0,
+                preexec_fn=go_along if sys.platform == "linux" else None,
             )
         except OSError as error:
             output.write(f"{error}\n".encode())

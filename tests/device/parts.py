@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
+from tempfile import mkdtemp
 
 from .jobs import Job
 from .source import ROOT
@@ -72,11 +73,14 @@ def chosen(session: Session, jobs: Iterator[Job]) -> list[Job]:
 
 
 def quantised(session: Session) -> list[Job]:
-    """Quantised targets that are asked for, made once and not kept."""
+    """Quantised targets that are asked for, made once and not kept; one cut short leaves nothing in its place."""
     asked = {one.target for one in configurations(session) if session.only in one.name}
-    make = [PYTHON, "-m", "specqual.fixtures.quantised"]
+    make = '"$0" -m specqual.fixtures.quantised --target "$1" --out "$2" && mv "$2"/* "$3"'
     return [
-        Job(f"quantise-{kind}", [*make, "--target", SMALL / kind, "--out", narrow(session, kind).parent])
+        Job(
+            f"quantise-{kind}",
+            ["sh", "-c", make, PYTHON, SMALL / kind, mkdtemp(dir=session.scratch), narrow(session, kind)],
+        )
         for kind in MADE
         if narrow(session, kind) in asked and not narrow(session, kind).exists()
     ]
