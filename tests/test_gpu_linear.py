@@ -14,7 +14,7 @@ from specqual.contract.quantisation import Format  # isort: skip
 from specqual.decoder.gpu import dense, fp8, linear, nvfp4, nvfp4_layout  # isort: skip
 from specqual.conformance.definitions import decoded, stored  # isort: skip
 from specqual.decoder.gpu.modules import Stored, module_of  # isort: skip
-from specqual.decoder.gpu.splits import room  # isort: skip
+from specqual.decoder.gpu.splits import of_size, sizes_of  # isort: skip
 from specqual.decoder.gpu.tiles import WIDTHS, Tile, tile_of, width_of  # isort: skip
 from specqual.reference.fp8 import dequantise_fp8, quantise_fp8  # isort: skip
 from specqual.reference.nvfp4 import dequantise, quantise_nvfp4, unpack, values_of  # isort: skip
@@ -104,7 +104,7 @@ def test_a_row_that_is_not_a_number_stays_alone(kind: str) -> None:
 def test_a_workspace_serves_again_and_again() -> None:
     weight, exact = laid("fp8", draw(OUTPUTS, INPUTS))
     x, tile = draw(3, INPUTS).bfloat16(), TILES[1]
-    workspace = room(OUTPUTS, 64, tile, 64, x.device)
+    workspace = of_size(x.device, *sizes_of(OUTPUTS, 64, tile, 64))
     for _ in range(2):
         close(fp8.linear(x, weight, dtype=torch.float32, workspace=workspace, tile=tile), x.double() @ exact.T)
     assert not workspace.arrived.any()

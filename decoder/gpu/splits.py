@@ -33,12 +33,8 @@ def sizes_of(outputs: int, rows: int, tile: Tile, width: int) -> tuple[int, int]
     return parts_of(outputs, rows, tile, width), tiles * blocks if splits > 1 else 0
 
 
-def room(outputs: int, rows: int, tile: Tile, width: int, device: torch.device) -> Workspace:
-    """A workspace for one module and so many rows; a larger one serves as well."""
-    return of_size(device, *sizes_of(outputs, rows, tile, width))
-
-
 def of_size(device: torch.device, parts: int, arrived: int) -> Workspace:
+    """A workspace as `sizes_of` says; a larger one serves as well."""
     return Workspace(
         torch.empty(max(parts, 4), dtype=torch.float32, device=device),
         torch.zeros(max(arrived, 4), dtype=torch.int32, device=device),

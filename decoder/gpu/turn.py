@@ -63,10 +63,8 @@ class Turn:
         pieces = [piece_of(seat) for seat in seats]
         there = packed(pieces, self.target.streams, frame).numpy()
         ends = [frame.rows] * 5 if len(needs) == 5 else [frame.rows] * 4 + [frame.samples] * 3
-        filled = [
-            np.concatenate([side, side[:1].repeat(end - len(side), 0)]) for side, end in zip(needs, ends, strict=False)
-        ]
-        return [there, *self._drafting(pieces, seats, frame), *filled]
+        wanted = (filled(side, end) for side, end in zip(needs, ends, strict=False))
+        return [there, *self._drafting(pieces, seats, frame), *wanted]
 
     def _drafting(self, pieces: Sequence[Piece], seats: Sequence[Seat], frame: Frame) -> list[Array]:
         """Blocks, the rows in them that drafts are read from, where the rows of the target's pass get their ids, and
