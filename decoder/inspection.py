@@ -1,11 +1,9 @@
 """The pools as contract.State shows them: one sample, at its committed length."""
 
-import torch
 from torch import Tensor
 
 from specqual.contract import State
 
-from .deltanet import advance, steps_of
 from .memory import Memory, Store
 from .pages import PAGE
 
@@ -21,10 +19,7 @@ def state_of(memory: Memory, store: Store) -> State:
             positions[f"{name}.{part}"] = tuple(visible)
     for layer in store.slots.layers if memory.length else ():
         assert memory.slot is not None
-        state, conv, log = store.slots.at(memory.slot, layer, memory.length, memory.kept)
-        for step in steps_of(log):
-            advance(state, *step)
-        tensors[f"target.{layer}.state"] = state
-        tensors[f"target.{layer}.conv"] = torch.cat([conv, log.mixed[:, 0].to(conv.dtype)])[memory.kept :]
+        state, history = store.slots.folded(memory.slot, layer, memory.length, memory.kept)
+        tensors[f"target.{layer}.state"], tensors[f"target.{layer}.conv"] = state, history
     pages = tuple(sorted(page for stream in store.pages.own for page in memory.tables[stream.name] if page))
     return State(memory.length, tensors, positions, pages, memory.slot, PAGE)

@@ -12,7 +12,7 @@ from torch import Tensor
 from specqual.contract.config import DeltaNet
 
 from .arithmetic import wide_dtype
-from .deltanet import Inputs
+from .deltanet import Inputs, advance, steps_of
 from .replay import Replay
 
 
@@ -81,9 +81,12 @@ class Slots:
         if len(rows):
             self._logs[place].index_copy_(0, at, new.index_select(0, rows))
 
-    def at(self, slot: int, layer: int, length: int, kept: int) -> tuple[Tensor, Tensor, Inputs]:
-        """Copies of one slot's state and history at its boundary, and of the `kept` tokens [kept, 1, ...] from there
-        to its length."""
+    def folded(self, slot: int, layer: int, length: int, kept: int) -> tuple[Tensor, Tensor]:
+        """One slot's state and history as they will be at its length, `kept` tokens behind its boundary: folded with
+        the arithmetic of a pass, on copies."""
         place, log = self.layers[layer], self._logs[self.layers[layer], slot * self.longest :][:kept]
-        rows = Inputs.of(log.clone()[:, None], self._net)
-        return self._state[place, slot].clone(), self._conv[place, slot].clone(), rows
+        state, rows = self._state[place, slot].clone(), Inputs.of(log.clone()[:, None], self._net)
+        for step in steps_of(rows):
+            advance(state, *step)
+        conv = self._conv[place, slot]
+        return state, torch.cat([conv, rows.mixed[:, 0].to(conv.dtype)])[kept:]

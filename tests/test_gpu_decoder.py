@@ -95,10 +95,28 @@ def test_a_state_that_is_marked_inside_of_a_span_is_kept_and_changes_no_bit() ->
     cut = target.forward([Span(ids, 0, memory(len(ids)), len(ids), 1, (place, slot))], store)
     target.forward([Span(ids[:place], 0, short, place, 0)], store)
     for layer in store.slots.layers:
-        kept, expected = (store.slots.at(one, layer, place, 0) for one in (slot, short.slot))
+        kept, expected = (store.slots.folded(one, layer, place, 0) for one in (slot, short.slot))
         assert torch.equal(kept[0], expected[0]) and torch.equal(kept[1], expected[1])
         assert kept[0].any()
     assert torch.equal(cut.logits[0], target.forward([Span(ids, 0, whole, len(ids), 1)], store).logits[0])
+
+
+def test_a_state_that_is_looked_at_has_the_bits_that_the_next_pass_gives_it() -> None:
+    engine, ids, certain = decoder("nano/hybrid", None, WHERE), (3, 9, 4, 7, 5), 3
+    target, store = engine._target, engine._store
+    memories = store.take(store.most_pages(len(ids), len(ids))), store.take(store.most_pages(len(ids), len(ids)))
+    for memory in memories:
+        assert memory is not None
+        store.extend(memory, target.streams, len(ids))
+    logged, whole = memories
+    target.forward([Span(ids[:certain], 0, logged, certain, 1)], store)
+    logged.length = certain
+    target.forward([Span(ids, certain, logged, 0, 1)], store)
+    target.forward([Span(ids, 0, whole, len(ids), 1)], store)
+    for layer in store.slots.layers:
+        state, history = store.slots.folded(logged.slot, layer, len(ids), len(ids) - certain)
+        expected = store.slots.folded(whole.slot, layer, len(ids), 0)
+        assert torch.equal(state, expected[0]) and torch.equal(history, expected[1])
 
 
 def test_a_campaign_runs_on_the_kernels() -> None:

@@ -1,15 +1,15 @@
 """The recurrent pool on the device: states, and logs whose rows lie at their positions modulo the length of a ring."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from specqual.contract.config import DeltaNet
 
-from ..deltanet import Inputs
 from ..slots import Slots
-from .spans import Log
+from .recurrence import Consumed, recurrence
+from .spans import Ledger, Log, Spans
 
 
 class DeviceSlots(Slots):
@@ -56,16 +56,18 @@ class DeviceSlots(Slots):
         for part in (self.states, *self.logs):
             part[:, slot] = part[:, source]
 
-    def at(self, slot: int, layer: int, length: int, kept: int) -> tuple[Tensor, Tensor, Inputs]:
+    def folded(self, slot: int, layer: int, length: int, kept: int) -> tuple[Tensor, Tensor]:
         states, log = self.of(layer)
         boundary, history = length - kept, self._net.kernel - 1
-        group = self._net.value_heads // self._net.key_heads
-        state = states[slot].cpu().clone() if boundary else torch.zeros_like(states[slot], device="cpu")
-        before = torch.arange(boundary - history, boundary)
-        mixed, key, value, gates = (side[slot].cpu() for side in log)
-        conv = mixed[before % len(mixed)].masked_fill((before < 0)[:, None], 0.0)
-        tokens = torch.arange(boundary, length)
-        at = tokens % len(key)
-        decay, beta = gates[at].unbind(1)
-        rows = (mixed[tokens % len(mixed)].float(), key[at].float().repeat_interleave(group, 1), value[at].float())
-        return state, conv, Inputs(*(side[:, None] for side in (*rows, decay, beta)))
+        state = states[slot : slot + 1].clone() if boundary else torch.zeros_like(states[:1])
+        if kept:  # the log once more, as the tokens of a span of which all stay
+            at = torch.arange(boundary, length, device=self._device) % log.key.shape[1]
+            key, value, gates = (side[slot, at] for side in log[1:])
+            spans, ledger = Spans(*self._told([0, kept], [boundary])), Ledger(*self._told([0], [boundary], [kept]))
+            recurrence(state, spans, ledger, log, Consumed(key, key, value, gates))
+        before = torch.arange(length - history, length, device=self._device)
+        conv = log.mixed[slot, before % log.mixed.shape[1]].masked_fill((before < 0)[:, None], 0.0)
+        return state[0].cpu(), conv.cpu()
+
+    def _told(self, *counts: list[int]) -> Iterator[Tensor]:
+        return (torch.tensor(side, dtype=torch.int32, device=self._device) for side in counts)
