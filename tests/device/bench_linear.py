@@ -7,7 +7,7 @@ from torch import Tensor
 
 from specqual.decoder.gpu import dense, fp8, fp8_rows, nvfp4, nvfp4_block, nvfp4_layout
 from specqual.decoder.gpu.shapes import MODULES, Module
-from specqual.decoder.gpu.splits import room
+from specqual.decoder.gpu.splits import Workspace, of_size, sizes_of
 from specqual.decoder.gpu.tiles import Tile, tile_of, width_of
 
 from .bench import Bench, Trial, error
@@ -24,6 +24,10 @@ def rows_of(rows: int, inputs: int) -> Tensor:
     """The first rows of always the same ones."""
     source = torch.Generator("cuda").manual_seed(1)
     return torch.randn(256, inputs, device="cuda", generator=source).bfloat16()[:rows].contiguous()
+
+
+def room(module: Module, rows: int, tile: Tile) -> Workspace:
+    return of_size(torch.device("cuda"), *sizes_of(module.outputs, rows, tile, width_of(rows)))
 
 
 def bytes_of(shape: tuple[int, ...], source: torch.Generator) -> Tensor:
@@ -70,7 +74,7 @@ def trial(kind: str, module: Module, rows: int, tile: Tile | None = None) -> Tri
     tile = tile or tile_of(module.outputs, module.inputs, kind)
     kernel, weights, x = KERNELS[kind], weights_of(kind, module), rows_of(rows, module.inputs)
     out = torch.empty(rows, module.outputs, dtype=torch.bfloat16, device="cuda")
-    space = room(module.outputs, rows, tile, width_of(rows), x.device)
+    space = room(module, rows, tile)
     part = min(PART, module.outputs)
 
     def exact(found: Tensor) -> float:
@@ -102,7 +106,7 @@ def fp8_trial(module: Module, rows: int) -> Trial:
     found = fp8_rows.quantise_torch(x)
     assert torch.equal(given.scales, found.scales) and torch.equal(given.codes.float(), found.codes.float())
     out = torch.empty(rows, module.outputs, dtype=torch.bfloat16, device="cuda")
-    space = room(module.outputs, rows, tile_of(module.outputs, module.inputs, "fp8 x fp8"), width_of(rows), x.device)
+    space = room(module, rows, tile_of(module.outputs, module.inputs, "fp8 x fp8"))
     return Trial(
         lambda i: fp8_rows.linear(given, weights[i], scale, out=out, workspace=space),
         lambda found: error(
