@@ -1,0 +1,137 @@
+"""Gauges: what one worker reads off its decoder and its process every ten seconds, while it serves.
+
+Gauges tell how a run goes. No verdict row rests on them, so they may differ from run to run; the slope of memory and
+the counts of objects are judged over many of them (`leak`).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import torch
+
+from specqual.contract import Counted, Event, Inspectable, Round, Tokens
+
+from .leak import census
+
+EVERY = 10.0  # seconds
+RESTS = 15.0  # seconds between two counts of objects, which take a fifth of one
+MEGA = 1e6
+
+
+def resident() -> float:
+    """Memory of this process in MB; its peak where the system tells nothing else."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    import mmap
+
+    return pages * mmap.PAGESIZE / MEGA
+
+
+def on_device(device: str) -> float | None:
+    """Memory that tensors hold on a device, in MB; None for the host."""
+    return torch.cuda.memory_allocated(device) / MEGA if device.startswith("cuda") else None
+
+
+def stretch(generated: int) -> int:
+    """The lower edge of the stretch of output, 0, 1, 2, 4, 8, …, that a round begins in."""
+    return 1 << (generated.bit_length() - 1) if generated else 0
+
+
+def by_stretch(prompt: int, rounds: Iterable[Round]) -> tuple[Counter[int], Counter[int]]:
+    """Rounds with drafts, and drafts accepted in them, by how much their sample had generated when they began."""
+    drafted, accepted = Counter[int](), Counter[int]()
+    for r in rounds:
+        if r.proposals:
+            place = stretch(r.start + 1 - prompt)
+            drafted[place] += 1
+            accepted[place] += r.accepted
+    return drafted, accepted
+
+
+@dataclass
+class Meter:
+    """What a worker's gauges are read from. It is told what happens and asked, after every tick, whether it is `due`.
+
+    `requests` and `tokens` count since the process began, as its memory does.
+    """
+
+    decoder: Any
+    clock: Callable[[], float] = monotonic
+    requests: int = 0  # ended
+    tokens: int = 0
+    live: int = 0  # submitted and not ended: in, preempted or waiting
+    worst: float = 0.0  # regret, nats
+    drafted: Counter[int] = field(default_factory=Counter)
+    accepted: Counter[int] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._last, self._told = self.clock(), 0
+        self._rested = self._last - RESTS
+
+    def submitted(self) -> None:
+        self.live += 1
+
+    def heard(self, events: Iterable[Event]) -> None:
+        """Count the tokens and the ends among what a step returned."""
+        for event in events:
+            if isinstance(event, Tokens):
+                self.tokens += len(event.ids)
+            else:
+                self.live -= 1
+                self.requests += 1
+
+    def traced(self, prompt: int, rounds: Iterable[Round]) -> None:
+        """Count the rounds of a request that has ended, behind a prompt of so many tokens."""
+        drafted, accepted = by_stretch(prompt, rounds)
+        self.drafted += drafted
+        self.accepted += accepted
+
+    def judged(self, regret: float) -> None:
+        self.worst = max(self.worst, regret)
+
+    @property
+    def due(self) -> bool:
+        return self.clock() - self._last >= EVERY
+
+    def read(self) -> dict[str, float]:
+        """All gauges by name, as of now."""
+        now = self.clock()
+        since, told = now - self._last, self._told
+        self._last, self._told = now, self.tokens
+        found = {
+            "requests": self.requests,
+            "tokens": self.tokens,
+            "tokens/s": (self.tokens - told) / since if since else 0.0,
+            "queue": self.live,
+            "memory": resident(),
+            "worst regret": self.worst,
+        }
+        device = on_device(self.decoder.claims.device)
+        if device is not None:
+            found["device memory"] = device
+        if isinstance(self.decoder, Inspectable):
+            found |= {f"free {kind}": count for kind, count in self.decoder.resources().items()}
+        if isinstance(self.decoder, Counted) and "graph_captures" in self.decoder.counters():
+            found["graph captures"] = self.decoder.counters()["graph_captures"]
+        for place in self.drafted:
+            found[f"drafted @{place}"] = self.drafted[place]
+            found[f"accepted @{place}"] = self.accepted[place]
+        return found
+
+    def at_rest(self) -> dict[str, float]:
+        """What is free now that nobody is served and, unless they were counted just now, the decoder's objects."""
+        found = {"requests at rest": float(self.requests)}
+        if isinstance(self.decoder, Inspectable):
+            found |= {f"rest {kind}": float(count) for kind, count in self.decoder.resources().items()}
+        if self.clock() - self._rested >= RESTS:
+            found |= {f"objects {kind}": float(count) for kind, count in census(self.decoder).items()}
+            self._rested = self.clock()
+        return found

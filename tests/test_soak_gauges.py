@@ -1,0 +1,72 @@
+"""Gauges read what is there, and say nothing that is not."""
+
+import pytest
+
+from specqual import fixtures
+from specqual.contract import Request, Setup
+from specqual.decoder import make
+from specqual.soak.gauges import EVERY, RESTS, Meter, by_stretch, resident, stretch
+
+
+class Watch:
+    """Seconds that pass when they are told to."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def decoder():
+    return make(Setup(target=fixtures.path("nano/dense"), draft=fixtures.path("nano/dense-dflash2")))
+
+
+def served(meter, decoder, request):
+    request_id = decoder.submit(request)
+    meter.submitted()
+    while meter.live:
+        meter.heard(decoder.step())
+    meter.traced(len(request.prompt), decoder.rounds(request_id))
+
+
+def test_a_meter_is_due_every_ten_seconds_and_rates_are_of_the_time_since(decoder):
+    watch = Watch()
+    meter = Meter(decoder, watch)
+    served(meter, decoder, Request(prompt=(1, 2, 3), max_tokens=20, ignore_eos=True))
+    assert not meter.due
+    watch.now = EVERY
+    assert meter.due
+    found = meter.read()
+    assert (found["tokens/s"], found["requests"], found["queue"]) == (20 / EVERY, 1, 0)
+    assert found["free pages"] == decoder.resources()["pages"] and "graph captures" not in found
+    assert not meter.due and meter.read()["tokens/s"] == 0
+
+
+def test_acceptance_is_told_by_how_much_was_generated(decoder):
+    meter, before = Meter(decoder, Watch()), decoder.counters()
+    served(meter, decoder, Request(prompt=(5, 6), max_tokens=40, ignore_eos=True))
+    found, after = meter.read(), decoder.counters()
+    drafted = {name: n for name, n in found.items() if name.startswith("drafted @")}
+    assert set(drafted) <= {f"drafted @{edge}" for edge in (1, 2, 4, 8, 16, 32)} and found["drafted @1"] == 1
+    assert sum(drafted.values()) == after["drafted_rounds"] - before["drafted_rounds"]
+    assert set(by_stretch(2, decoder.rounds(1))[1]) == {int(name.partition("@")[2]) for name in drafted}
+
+
+def test_stretches_are_powers_of_two():
+    assert [stretch(n) for n in (0, 1, 2, 3, 4, 7, 8, 1000)] == [0, 1, 2, 2, 4, 4, 8, 512]
+
+
+def test_memory_is_that_of_this_process():
+    before, held = resident(), bytearray(64 * 2**20)
+    assert 50 < resident() - before < 90 and held
+
+
+def test_objects_are_counted_at_rest_and_not_too_often(decoder):
+    watch = Watch()
+    meter = Meter(decoder, watch)
+    first, second = meter.at_rest(), meter.at_rest()
+    assert first["objects Engine"] == 1 and first["rest pages"] > 0
+    assert not any(name.startswith("objects") for name in second) and second["rest pages"] == first["rest pages"]
+    watch.now = RESTS
+    assert "objects Engine" in meter.at_rest()
