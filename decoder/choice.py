@@ -16,7 +16,10 @@ Scores = Callable[[int, int], tuple[NDArray[np.intp], Row]]
 
 
 def walk(anchor: int, length: int, scores: Scores, sampling: Sampling, uniform: Callable[[int], float]) -> Proposal:
-    """Choose `length` drafts in a row. Greedy takes the best score, the lowest id among equals, and claims no q."""
+    """Choose `length` drafts in a row. Greedy takes the best score, the lowest id among equals, and claims no q.
+
+    A slot whose scores make no law ends the drafts: it depends on those in front of it alone, which stand.
+    """
     tokens, laws, before = list[int](), list[CompactLaw | None](), anchor
     for slot in range(length):
         ids, row = scores(slot, before)
@@ -25,6 +28,8 @@ def walk(anchor: int, length: int, scores: Scores, sampling: Sampling, uniform: 
             laws.append(None)
         else:
             q = law(row, sampling)
+            if not np.isfinite(q).all():
+                break
             before = int(ids[draw(q, uniform(slot))])
             alive = np.flatnonzero(q)
             laws.append(CompactLaw(tuple(ids[alive].tolist()), tuple(q[alive].tolist())))

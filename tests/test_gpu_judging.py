@@ -174,7 +174,8 @@ def asks(seed: int, selector: bool) -> list[tuple[Ask, int]]:
     return found
 
 
-def test_walks_of_a_selector_are_those_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("broken", [False, True])
+def test_walks_of_a_selector_are_those_of_the_host(broken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, small in (("GROUP", 8), ("COLUMNS", 16), ("STEP", 8)):
         monkeypatch.setattr(top, name, small)
     target = open_target(fixtures.path("nano/dense"))
@@ -189,12 +190,16 @@ def test_walks_of_a_selector_are_those_of_the_host(monkeypatch: pytest.MonkeyPat
     logits = torch.randn(len(wanted) * slots, config.vocab_size, generator=draw)
     joint = torch.randn(len(logits), config.selector.rank, generator=draw)
     rows = [place * slots + slot for place, (_, length) in enumerate(wanted) for slot in range(length)]
+    if broken:  # what may stand behind half of all tokens: no number, so no law
+        tables["candidate_selector.predecessor_codebook"][::2] = torch.nan
     exact = {name: table.float() for name, table in tables.items()}
     expected = drafts.proposals(config, exact, wanted, logits[rows], joint[rows])
     codes = Codes(*(table.to(DEVICE) for table in tables.values()), config.selector.top_k)
     drafted = walked(logits.to(DEVICE), joint.to(DEVICE), codes, walks_of(wanted, slots, WHERE))
+    lengths = [len(one.tokens) for one in expected]
+    assert (lengths == [2, 1, 2]) != broken
     for (ask, _), mine, theirs in zip(wanted, proposals(drafted, wanted), expected, strict=True):
-        assert mine.tokens == theirs.tokens
+        assert mine.tokens == theirs.tokens or (broken and ask.sampling.greedy)
         for q, other in zip(mine.q, theirs.q, strict=True):
             assert (q is None) == (other is None) == ask.sampling.greedy
             if q is not None and other is not None and ask.sampling.temperature > 1e-9:

@@ -137,3 +137,21 @@ def test_a_standing_round_runs_over_the_same_again_and_again() -> None:
     turn.store.commit(memory, memory.length, memory.kept)
     assert engine.resources() == before and memory.tables == tables
     assert engine.step()
+
+
+@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH])
+@pytest.mark.usefixtures("definitions")
+def test_a_slot_without_a_law_ends_the_drafts_alike_in_one_round_and_in_parts(rule: Rule) -> None:
+    told = list[list[Any]]()
+    for on in (1, 0):
+        engine = decoder(PAIRS[0], rule, graphs=on)
+        engine._proposer.codes.before[::3] = float("nan")  # behind every third token
+        asked = [Sampling(temperature=1.4), PLAIN, Sampling(temperature=0.9, top_k=12)]
+        ids = [engine.submit(Request(prompt=(3, 9, 4), max_tokens=30, sampling=one, seed=5)) for one in asked]
+        events = [engine.step() for _ in range(12)]
+        told.append([events, [engine.rounds(one) for one in ids]])
+        assert "graph_captures" not in engine.counters() or "turn" in {key[0] for key in engine._target.passes.kept}
+    assert told[0] == told[1]
+    lengths = {len(one.proposals) for one in told[0][1][0]}
+    assert {0, 1, 2} & lengths and 4 in lengths
+    assert all(len(one.proposals) == 4 for one in told[0][1][1][1:-2])  # greedy drafts claim no law

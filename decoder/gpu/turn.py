@@ -26,7 +26,7 @@ from .graphs import Graphs, Recorded, Recorder, bucket
 from .judging import MOST, certain, demands, judged, needed, plain
 from .rounds import Frame, Piece, frame_of, packed, read
 from .target import DeviceTarget
-from .walks import Walks, Way, proposal_of
+from .walks import Walks, Way, lasting, proposal_of
 
 
 class Seat(NamedTuple):
@@ -160,7 +160,7 @@ class WholeRounds:
         self, rows: Sequence[Row], asks: Mapping[int, Ask], terms: Terms
     ) -> list[tuple[Proposal, Verdict]] | None:
         """A proposal and its verdict for every row; None where one of them has no round to run, or wants what is the
-        host's, or has no graph yet."""
+        host's, or has no graph yet, or cannot have all drafts that it was to get."""
         way, lengths = self._fit(rows, asks)
         seats = [
             Seat(row.memory, row.tokens[-1], length)
@@ -207,15 +207,22 @@ class WholeRounds:
         needs: Sequence[Array],
         key: tuple[str, Frame, Way, bool],
         rule: Rule,
-    ) -> list[tuple[Proposal, Verdict]]:
+    ) -> list[tuple[Proposal, Verdict]] | None:
+        """None where some drafts have no law to be judged by: that round counts as not run, and the one in parts, which
+        asks for fewer, begins where it began."""
         _, frame, way, _ = key
         sides = self.turn.sides(seats, frame, needs)
 
         def body(flat: Tensor) -> tuple[Tensor, ...]:
             return self.turn.body(frame, way, rule, parted(flat, sides))
 
-        found = zip(greedy, seats, *brought(self.graphs.over(key, body, joined(sides))), strict=False)
+        *drafted, accepted, tokens = brought(self.graphs.over(key, body, joined(sides)))
+        if any(last < seat.drafts for last, seat in zip(lasting(*drafted), seats, strict=False)):
+            for seat in seats:
+                seat.memory.kept = 0  # its recurrent state has moved up to its length
+            return None
+        found = zip(greedy, seats, accepted.tolist(), tokens.tolist(), *drafted, strict=False)
         return [
-            (proposal_of(sure, seat.drafts, *drafted), Verdict(int(accepted), int(token)))
-            for sure, seat, *drafted, accepted, token in found
+            (proposal_of(sure, seat.drafts, *draft), Verdict(accepted, token))
+            for sure, seat, accepted, token, *draft in found
         ]

@@ -76,8 +76,20 @@ def proposals(drafted: Drafted, wanted: Sequence[tuple[Ask, int]]) -> list[Propo
     if all(ask.sampling.greedy for ask, _ in wanted):
         (tokens,) = brought([drafted.tokens])
         return [Proposal.certain(tuple(row[:n].tolist())) for row, (_, n) in zip(tokens, wanted, strict=True)]
-    rows = zip(wanted, *brought(drafted), strict=True)
-    return [proposal_of(ask.sampling.greedy, length, *row) for (ask, length), *row in rows]
+    found = brought(drafted)
+    rows = zip(wanted, lasting(*found), *found, strict=True)
+    return [proposal_of(ask.sampling.greedy, min(length, last), *row) for (ask, length), last, *row in rows]
+
+
+def lasting(tokens: Array, ids: Array, q: Array) -> list[int]:
+    """How many drafts of each block stand: those in front of the first slot whose q is no law, or not one of its draft.
+
+    That slot's q depends on the drafts in front of it alone, so what is left of the block is drawn as if it had been
+    asked to be so short.
+    """
+    able = np.isfinite(q).all(-1) & ((ids == tokens[..., None]) & (q > 0)).any(-1)
+    counts: list[int] = np.logical_and.accumulate(able, axis=1).sum(axis=1).tolist()
+    return counts
 
 
 def proposal_of(greedy: bool, length: int, tokens: Array, ids: Array, q: Array) -> Proposal:
