@@ -58,13 +58,14 @@ def by_stretch(prompt: int, rounds: Iterable[Round]) -> tuple[Counter[int], Coun
 
 @dataclass
 class Meter:
-    """What a worker's gauges are read from. It is told what happens and asked, after every tick, whether it is `due`.
+    """What a worker's gauges are read from: told of everything that happens, and asked after every tick if it is `due`.
 
-    `requests` and `tokens` count since the process began, as its memory does.
+    `decoders` are those that live in this process, by the name of what they stand on. `requests` and `tokens` count
+    since the process began, as its memory does.
     """
 
-    decoder: Any
     clock: Callable[[], float] = monotonic
+    decoders: dict[str, Any] = field(default_factory=dict)
     requests: int = 0  # ended
     tokens: int = 0
     live: int = 0  # submitted and not ended: in, preempted or waiting
@@ -80,16 +81,13 @@ class Meter:
         self.live += 1
 
     def heard(self, events: Iterable[Event]) -> None:
-        """Count the tokens and the ends among what a step returned."""
-        for event in events:
-            if isinstance(event, Tokens):
-                self.tokens += len(event.ids)
-            else:
-                self.live -= 1
-                self.requests += 1
+        """Count the tokens among what a step returned."""
+        self.tokens += sum(len(event.ids) for event in events if isinstance(event, Tokens))
 
-    def traced(self, prompt: int, rounds: Iterable[Round]) -> None:
-        """Count the rounds of a request that has ended, behind a prompt of so many tokens."""
+    def ended(self, prompt: int, rounds: Iterable[Round]) -> None:
+        """Count a request behind a prompt of so many tokens."""
+        self.live -= 1
+        self.requests += 1
         drafted, accepted = by_stretch(prompt, rounds)
         self.drafted += drafted
         self.accepted += accepted
@@ -97,9 +95,15 @@ class Meter:
     def judged(self, regret: float) -> None:
         self.worst = max(self.worst, regret)
 
+    def idle(self) -> None:
+        """Nobody is served: the epoch has ended, or broke."""
+        self.live = 0
+
     @property
     def due(self) -> bool:
-        return self.clock() - self._last >= EVERY
+        """Whether it is time to read again; between two epochs also if objects were not counted for a while."""
+        now = self.clock()
+        return now - self._last >= EVERY or (not self.live and now - self._rested >= RESTS)
 
     def read(self) -> dict[str, float]:
         """All gauges by name, as of now."""
@@ -111,27 +115,23 @@ class Meter:
             "tokens": self.tokens,
             "tokens/s": (self.tokens - told) / since if since else 0.0,
             "queue": self.live,
+            "decoders": len(self.decoders),
             "memory": resident(),
             "worst regret": self.worst,
         }
-        device = on_device(self.decoder.claims.device)
-        if device is not None:
-            found["device memory"] = device
-        if isinstance(self.decoder, Inspectable):
-            found |= {f"free {kind}": count for kind, count in self.decoder.resources().items()}
-        if isinstance(self.decoder, Counted) and "graph_captures" in self.decoder.counters():
-            found["graph captures"] = self.decoder.counters()["graph_captures"]
+        devices = {decoder.claims.device for decoder in self.decoders.values()}
+        held = [size for size in map(on_device, sorted(devices)) if size is not None]
+        if held:
+            found["device memory"] = sum(held)
+        for name, decoder in self.decoders.items():
+            if isinstance(decoder, Inspectable):
+                found |= {f"free {kind} {name}": count for kind, count in decoder.resources().items()}
+            if isinstance(decoder, Counted) and "graph_captures" in decoder.counters():
+                found[f"graph captures {name}"] = decoder.counters()["graph_captures"]
         for place in self.drafted:
             found[f"drafted @{place}"] = self.drafted[place]
             found[f"accepted @{place}"] = self.accepted[place]
-        return found
-
-    def at_rest(self) -> dict[str, float]:
-        """What is free now that nobody is served and, unless they were counted just now, the decoder's objects."""
-        found = {"requests at rest": float(self.requests)}
-        if isinstance(self.decoder, Inspectable):
-            found |= {f"rest {kind}": float(count) for kind, count in self.decoder.resources().items()}
-        if self.clock() - self._rested >= RESTS:
-            found |= {f"objects {kind}": float(count) for kind, count in census(self.decoder).items()}
+        if not self.live and now - self._rested >= RESTS:
+            found |= {f"objects {kind}": count for kind, count in census(self.decoders.values()).items()}
             self._rested = self.clock()
         return found

@@ -1,13 +1,13 @@
-"""Leaks: what was not given back at rest, objects of the decoder that pile up, and memory that grows with the requests.
+"""Leaks that no single epoch shows: objects of the decoder that pile up, and memory that grows with the requests.
 
-The first is exact: a decoder at rest has everything free that it had free when it was made. Objects may come and go
-with what a decoder remembers of the last requests, so they must only not pile up. The memory of a process is noisy, and
-has a bound: `BOUND`, on the slope that Theil and Sen's estimator finds behind the warm-up.
+What is free at rest is exact, and every epoch's own business. Objects may come and go with what a decoder remembers of
+the last requests, so they must only not pile up. The memory of a process is noisy, and has a bound: `BOUND`, on the
+slope that Theil and Sen's estimator finds behind the warm-up.
 """
 
 import gc
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 import torch
@@ -28,35 +28,22 @@ Points = Sequence[tuple[float, float]]
 """(requests served so far, megabytes) of one process, from its start on."""
 
 
-def census(decoder: object) -> Counter[str]:
-    """How many objects there are of each class of the decoder's own package, and of tensors, once garbage is gone."""
+def census(decoders: Iterable[object]) -> Counter[str]:
+    """How many objects there are of each class of these decoders' own packages, and of tensors, without garbage."""
     gc.collect()
-    parts = type(decoder).__module__.split(".")
-    package = ".".join(parts[: 2 if parts[0] == "specqual" else 1])
+    packages = {package(type(decoder).__module__) for decoder in decoders}
     found = Counter[str]()
     for thing in gc.get_objects():
         kind = type(thing)
-        if f"{kind.__module__}.".startswith(f"{package}."):
+        if kind is torch.Tensor or package(str(kind.__module__)) in packages:
             found[kind.__qualname__] += 1
-        elif kind is torch.Tensor:
-            found["Tensor"] += 1
     return found
 
 
-def conserved(fresh: Mapping[str, int], at_rest: Sequence[Mapping[str, int]]) -> Decision:
-    """Whether everything was free at each point of rest that was free in the beginning; exact, both ways."""
-    if not fresh:
-        return Decision(Verdict.SKIPPED, "the decoder does not tell its resources")
-    if not at_rest:
-        return Decision(Verdict.INCONCLUSIVE, "never at rest")
-    for place, free in enumerate(at_rest):
-        off = {kind: free.get(kind, 0) - count for kind, count in fresh.items() if free.get(kind) != count}
-        if off:
-            told = ", ".join(f"{abs(n)} {kind} {'missing' if n < 0 else 'too many'}" for kind, n in off.items())
-            seen = f"seen at point {place + 1} of {len(at_rest)}"
-            return Decision(Verdict.VIOLATED, f"{told} at rest, {seen}", place=place)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in fresh.items())
-    return Decision(Verdict.EXACT, f"{kinds} free at each of {len(at_rest)} points of rest")
+def package(module: str) -> str:
+    """What a module belongs to: specqual.decoder.pages to specqual.decoder, vllm.engine to vllm."""
+    parts = module.split(".")
+    return ".".join(parts[: 2 if parts[0] == "specqual" else 1])
 
 
 def warm(places: Sequence[float]) -> int:

@@ -1,6 +1,5 @@
 """Leaks are found, and what only fluctuates is not called one."""
 
-import gc
 from random import Random
 
 import pytest
@@ -11,7 +10,6 @@ from specqual.contract import Request, Setup
 from specqual.decoder import make
 from specqual.soak import leak
 
-FRESH = {"pages": 40, "slots": 4}
 REQUESTS = [40.0 * place for place in range(400)]  # 16,000 in all
 
 
@@ -19,22 +17,6 @@ def life(slope: float, noise: float = 0.0, seed: int = 0) -> list[tuple[float, f
     """A process that takes 300 MB, 50 more in its warm-up, and then so many MB per 10,000 requests."""
     chance = Random(seed)
     return [(n, 300 + 50 * min(n / 1500, 1) + slope * n / leak.PER + chance.uniform(-noise, noise)) for n in REQUESTS]
-
-
-def test_a_decoder_that_gives_everything_back_is_exact():
-    found = leak.conserved(FRESH, [FRESH] * 9)
-    assert found.verdict is Verdict.EXACT and "9 points" in found.detail
-
-
-@pytest.mark.parametrize(("free", "said"), [(39, "1 pages missing"), (41, "1 pages too many")])
-def test_one_page_is_enough_and_the_first_point_is_named(free, said):
-    found = leak.conserved(FRESH, [FRESH, FRESH | {"pages": free}, FRESH])
-    assert found.verdict is Verdict.VIOLATED and said in found.detail and found.place == 1
-
-
-def test_a_decoder_that_tells_nothing_is_not_passed():
-    assert leak.conserved({}, []).verdict is Verdict.SKIPPED
-    assert leak.conserved(FRESH, []).verdict is Verdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.2])
@@ -86,12 +68,10 @@ def test_few_points_of_rest_say_nothing():
 
 def test_a_census_counts_the_decoders_own_objects_and_no_others():
     decoder = make(Setup(target=fixtures.path("nano/dense"), draft=fixtures.path("nano/dense-dflash2")))
-    before = leak.census(decoder)
+    before = leak.census([decoder])
     assert before["Engine"] == 1 and before["Tensor"] > 0 and "Request" not in before
     decoder.submit(Request(prompt=(1, 2, 3), max_tokens=4))
-    assert leak.census(decoder) - before == {"Row": 1}
+    assert leak.census([decoder]) - before == {"Row": 1}
     while decoder.step():
         pass
-    decoder.close()
-    del decoder
-    gc.collect()
+    assert leak.package("vllm.engine.core") == "vllm"

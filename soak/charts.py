@@ -1,0 +1,201 @@
+"""What a journal shows as plots; each chart comes from what was recorded, and is missing where nothing was."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from math import exp, log, log10
+
+from specqual.conformance.charts import Chart
+from specqual.conformance.plot import Plot, decades, linear, named
+
+from .journal import Increment, Journal
+from .series import Life, Segments
+
+MOST_POINTS = 240  # of one line
+LINES = 6  # that have a colour of their own
+HOUR = 3600.0
+Path = list[tuple[float, float]]
+
+
+def thinned(path: Sequence[tuple[float, float]]) -> Path:
+    """At most `MOST_POINTS` of these, the last one among them: of each stretch the point furthest from the middle of
+    the whole, so that no peak is lost."""
+    step = -(-len(path) // MOST_POINTS)
+    if step <= 1:
+        return list(path)
+    heights = sorted(y for _, y in path)
+    middle = heights[len(heights) // 2]
+    parts = (path[place : place + step] for place in range(0, len(path), step))
+    found = [max(part, key=lambda point: abs(point[1] - middle)) for part in parts]
+    return found if found[-1] == path[-1] else [*found, path[-1]]
+
+
+def over_time(
+    id: str, title: str, unit: str, lines: Mapping[str, Sequence[tuple[float, float]]], hours: float, caption: str
+) -> Chart | None:
+    """Lines over the hours that the run was on; processes beyond the last colour share it."""
+    lines = {name: path for name, path in lines.items() if path}
+    if not lines:
+        return None
+    heights = [y for path in lines.values() for _, y in path]
+    low, high = min(heights), max(heights)
+    low = 0.0 if low >= 0 and (low < 0.5 * high or low == high) else low
+    short = hours < 0.5
+    across = linear("minutes" if short else "hours", 0, hours * (60 if short else 1))
+    plot = Plot(title, across, linear(unit, low, high if high > low else low + 1))
+    for number, (name, path) in enumerate(lines.items()):
+        points = thinned([(x * (60 if short else 1), y) for x, y in path])
+        plot.line(points * (2 if len(points) == 1 else 1), number, f"{name}: {path[-1][1]:,.6g} at last")
+    return Chart(id, title, plot.markup(), caption, tuple(lines)[:LINES])
+
+
+def by_process(all_lives: Sequence[Life], name: str, clock: Segments) -> dict[str, Path]:
+    """One gauge over the hours, by process."""
+    found = {}
+    for number, life in enumerate(all_lives, start=1):
+        path = [(clock(time) / HOUR, value) for time, value in life.of(name)]
+        if path:
+            found[f"process {number}, worker {life.worker}"] = path
+    return found
+
+
+def by_decoder(all_lives: Sequence[Life], kind: str, clock: Segments) -> dict[str, Path]:
+    """The gauges of one kind over the hours, by what the decoder stands on, all processes together."""
+    found: dict[str, Path] = {}
+    for life in all_lives:
+        for time, read in life.moments:
+            for name, value in read.items():
+                if name.startswith(f"{kind} "):
+                    found.setdefault(name.removeprefix(f"{kind} "), []).append((clock(time) / HOUR, value))
+    return {name: sorted(path) for name, path in sorted(found.items())}
+
+
+def acceptance(all_lives: Sequence[Life]) -> Chart | None:
+    """Drafts accepted per round by what had been generated, in each half of what the processes served."""
+    early, late = dict[int, list[float]](), dict[int, list[float]]()
+    for life in all_lives:
+        reads = [read for _, read in life.moments if "requests" in read]
+        if not reads:
+            continue
+        middle, last = reads[len(reads) // 2], reads[-1]
+        for name in last:
+            if name.startswith("drafted @"):
+                place = int(name.removeprefix("drafted @"))
+                names = name, f"accepted @{place}"
+                before = [middle.get(one, 0.0) for one in names]
+                for half, values in (
+                    (early, before),
+                    (late, [last[n] - b for n, b in zip(names, before, strict=True)]),
+                ):
+                    own = half.setdefault(place, [0.0, 0.0])
+                    half[place] = [own[0] + values[0], own[1] + values[1]]
+    edges = sorted(edge for edge, (rounds, _) in late.items() if rounds or early[edge][0])
+    if not edges:
+        return None
+    title = "Acceptance against generated length"
+    names = [f"{edge:,}" for edge in edges]
+    halves = {"first half of the run": early, "second half": late}
+    paths = {
+        name: [(place, half[edge][1] / half[edge][0]) for place, edge in enumerate(edges) if half[edge][0]]
+        for name, half in halves.items()
+    }
+    top = max((y for path in paths.values() for _, y in path), default=1.0)
+    plot = Plot(
+        title, named("tokens generated before the round, from", names), linear("drafts accepted per round", 0, top)
+    )
+    for number, (name, path) in enumerate(paths.items()):
+        if path:
+            plot.line(path * (2 if len(path) == 1 else 1), number, name)
+    rounds = sum(half[edge][0] for half in halves.values() for edge in edges)
+    caption = (
+        f"Mean of {rounds:,.0f} rounds with drafts. A fall to the right says that drafts get worse with length; a gap "
+        "between the lines, that they get worse with the hours."
+    )
+    return Chart("acceptance-length", title, plot.markup(), caption, tuple(paths))
+
+
+def regrets(bins: Mapping[str, int]) -> Chart | None:
+    """Histogram of the regrets that were judged."""
+    if not bins:
+        return None
+    edges = sorted(bins, key=edge)
+    title = "Regret of judged tokens"
+    plot = Plot(title, named("regret up to, nats", edges), decades("tokens", max(bins.values())))
+    for place, name in enumerate(edges):
+        if bins[name]:
+            plot.bar(place, log10(bins[name]), f"{bins[name]:,}")
+    caption = (
+        f"Best log-probability minus the emitted token's, under its own prefix, of {sum(bins.values()):,} tokens that "
+        "the reference was asked about."
+    )
+    return Chart("regret", title, plot.markup(), caption)
+
+
+def edge(name: str) -> float:
+    """A bin's upper edge; what is no number is beyond all others."""
+    try:
+        return float(name)
+    except ValueError:
+        return float("inf")
+
+
+def evidence(increments: Iterable[tuple[str, int, Increment]], enough: float) -> list[Chart]:
+    """How log10 E of each test grew over the epochs: their product, and the mean beside it."""
+    found = []
+    ordered = sorted(((one.test, one) for _, _, one in increments), key=lambda pair: pair[0])
+    for test, group in groupby(ordered, key=lambda pair: pair[0]):
+        samples, product, mean, sums = 0.0, Path([(0.0, 0.0)]), Path([(0.0, 0.0)]), (0.0, -float("inf"))
+        for count, (_, one) in enumerate(group, start=1):
+            samples += one.samples / 1000
+            total, gathered = sums[0] + one.log_e, together(sums[1], one.log_e)
+            sums = total, gathered
+            product.append((samples, total / log(10)))
+            mean.append((samples, (gathered - log(count)) / log(10)))
+        heights = [y for path in (product, mean) for _, y in path]
+        title = f"{test}: evidence against the law"
+        top, low = max(*heights, enough / log(10)), max(min(heights), -30.0)
+        plot = Plot(title, linear("samples, thousands", 0, max(samples, 0.001), 4), linear("e-value, log10", low, top))
+        plot.rule(enough / log(10), "enough to reject")
+        names = "product over epochs", "mean of epochs"
+        for number, path in enumerate((product, mean)):
+            plot.line(thinned(path), number, names[number])
+        caption = (
+            "An e-value is what fair bets against the claimed law have won; if the claim is true, it is unlikely to "
+            "grow, whenever one stops."
+        )
+        found.append(Chart(f"evidence-{len(found) + 1}", title, plot.markup(), caption, names))
+    return found
+
+
+def together(one: float, other: float) -> float:
+    """Log of the sum of two numbers given by their logs."""
+    high, low = max(one, other), min(one, other)
+    return high + log(1 + exp(low - high)) if low > -float("inf") else high
+
+
+GAUGES = (
+    ("throughput", by_process, "tokens/s", "Throughput", "tokens per second", "Tokens that came, oracles included."),
+    ("memory", by_process, "memory", "Memory of the processes", "MB", "Resident. Its slope behind the warm-up counts."),
+    ("device-memory", by_process, "device memory", "Memory on the device", "MB", "What tensors hold there."),
+    ("pages", by_decoder, "free pages", "Free pages", "pages", "Free, or to be had back from the prefix cache."),
+    ("slots", by_decoder, "free slots", "Free slots", "slots", "Recurrent slots, free or to be had back."),
+    ("queue", by_process, "queue", "Requests under way", "requests", "Submitted and not ended."),
+    (
+        "captures",
+        by_decoder,
+        "graph captures",
+        "Graph captures",
+        "captures",
+        "Once all shapes are seen, there are none.",
+    ),
+)
+"""What is drawn over time: id, how its lines are found, gauge, title, unit and caption."""
+
+
+def charts(journal: Journal, all_lives: Sequence[Life], clock: Segments, enough: float) -> list[Chart]:
+    """Every chart that a journal has data for."""
+    hours = max(clock.seconds, 1.0) / HOUR
+    found = [acceptance(all_lives)]
+    for id, lines, gauge, title, unit, caption in GAUGES:
+        found.append(over_time(id, title, unit, lines(all_lives, gauge, clock), hours, caption))
+    found += [*evidence(journal.increments(), enough), regrets(journal.histogram("regret"))]
+    return [chart for chart in found if chart is not None]

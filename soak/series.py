@@ -1,0 +1,113 @@
+"""What a journal's gauges tell over time: by process, and by the time that the run was on."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise, zip_longest
+
+from specqual.conformance.verdicts import Decision
+
+from .journal import Journal
+from .leak import growth, piled
+
+OBJECTS = "objects "
+Moment = tuple[float, Mapping[str, float]]
+"""When, in seconds since the epoch of clocks, and what was read then, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The gauges of one process in order; a worker that was started again has another life."""
+
+    worker: int
+    moments: tuple[Moment, ...]
+
+    def of(self, *names: str) -> list[tuple[float, ...]]:
+        """Time and values of the moments that have all of these."""
+        return [(time, *(read[name] for name in names)) for time, read in self.moments if read.keys() >= set(names)]
+
+    def objects(self) -> list[tuple[float, dict[str, int]]]:
+        """Requests so far, and how many objects there were of each class, whenever they were counted."""
+        found = []
+        for _, read in self.moments:
+            own = {name.removeprefix(OBJECTS): round(n) for name, n in read.items() if name.startswith(OBJECTS)}
+            if own:
+                found.append((read["requests"], own))
+        return found
+
+    def settled(self) -> "Life":
+        """The longest part of it in which no decoder was made: a new one takes memory, and that is no leak."""
+        parts = [list(part) for _, part in groupby(self.moments, key=lambda moment: moment[1].get("decoders"))]
+        return Life(self.worker, tuple(max(parts, key=len)))
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """When the command ran: (start, end) of each start of it, in order; the end of one that was killed, or that still
+    runs, is the last that was heard of it."""
+
+    spans: tuple[tuple[float, float], ...]
+
+    def __call__(self, time: float) -> float:
+        """How long the run had been on at a time, in seconds; nothing passes between two segments."""
+        place = max(bisect_right(self.spans, (time, float("inf"))) - 1, 0)
+        before = sum(end - start for start, end in self.spans[:place])
+        start, end = self.spans[place]
+        return before + min(max(time, start), end) - start
+
+    @property
+    def seconds(self) -> float:
+        return sum(end - start for start, end in self.spans)
+
+
+def segments(journal: Journal) -> Segments:
+    """The segments of a run; a run that has not begun has one of no length."""
+    ask = journal.connection.execute
+    rows = ask("SELECT segment, started, ended FROM segments ORDER BY segment").fetchall()
+    following = [started for _, started, _ in rows[1:]]
+    spans = []
+    for (segment, started, ended), limit in zip_longest(rows, following, fillvalue=float("inf")):
+        if ended is None:
+            (heard,) = ask("SELECT max(time) FROM gauges WHERE time >= ? AND time < ?", (started, limit)).fetchone()
+            (done,) = ask("SELECT max(started + seconds) FROM epochs WHERE segment = ?", (segment,)).fetchone()
+            ended = min(max(started, heard or started, done or started), limit)
+        spans.append((started, ended))
+    return Segments(tuple(spans) or ((0.0, 0.0),))
+
+
+def lives(journal: Journal) -> list[Life]:
+    """All gauges, by process, in the order in which the processes began."""
+    starts = [start for start, _ in segments(journal).spans]
+    found: list[Life] = []
+    for worker, moments in _by_worker(journal.connection.execute(READ)):
+        begin = 0
+        for place, (one, other) in enumerate(pairwise(moments), start=1):
+            restarted = other[1].get("requests", 0.0) < one[1].get("requests", 0.0)
+            if restarted or bisect_right(starts, one[0]) < bisect_right(starts, other[0]):
+                found.append(Life(worker, tuple(moments[begin:place])))
+                begin = place
+        found.append(Life(worker, tuple(moments[begin:])))
+    return sorted(found, key=lambda life: life.moments[0][0])
+
+
+READ = "SELECT worker, time, name, value FROM gauges ORDER BY worker, time"
+
+
+def _by_worker(rows: Iterable[tuple[int, float, str, float]]) -> Iterator[tuple[int, list[Moment]]]:
+    found: dict[int, list[tuple[float, dict[str, float]]]] = {}
+    for worker, time, name, value in rows:
+        own = found.setdefault(worker, [])
+        if not own or own[-1][0] != time:
+            own.append((time, {}))
+        own[-1][1][name] = value
+    yield from found.items()
+
+
+def leaks(all_lives: Sequence[Life]) -> dict[str, Decision]:
+    """The verdicts on what piles up: objects of the decoder, and memory."""
+    own = [life.settled() for life in all_lives]
+    used = [[(requests, held) for _, requests, held in life.of("requests", "memory")] for life in own]
+    return {
+        "no objects pile up": piled([life.objects() for life in own]),
+        "memory stays within its bound": growth(used),
+    }

@@ -1,0 +1,84 @@
+"""The page of a soak run is whole, asks nobody, and can be had while the run goes on."""
+
+import re
+
+import pytest
+
+from specqual.conformance.verdicts import MEANING, Decision, Status, Verdict
+from specqual.soak.charts import GAUGES
+from specqual.soak.journal import Journal, Violation
+from specqual.soak.page import SHOWN, page, write
+
+from .soak_journals import HOSTILE, written
+
+CHECKED = {"regret of greedy tokens": Decision(Verdict.HOLDS, "14,000 tokens", delta=1e-6)}
+SECTIONS = ("violations", "checked", "hazards", "charts", "run")
+ENOUGH = 14.5
+
+
+def rendered(file, status=Status.CLEAN, running=False, checked=CHECKED) -> str:
+    return page(Journal.read(file), checked, status, MEANING[status], ENOUGH, running)
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory) -> str:
+    return rendered(written(tmp_path_factory.mktemp("clean")))
+
+
+def test_every_section_is_there_in_order(clean):
+    places = [clean.index(f'class="part" id="{name}"') for name in SECTIONS]
+    assert places == sorted(places)
+    assert "HOLDS (≤ 1e-06)" in clean and "Nothing that was looked at." in clean and "exit status 0" in clean
+
+
+def test_every_plot_is_there(clean):
+    drawn = [id for id, _, gauge, *_ in GAUGES if gauge not in ("device memory", "graph captures")]
+    for name in ("acceptance-length", *drawn, "evidence-1", "regret"):
+        assert f'<figure id="{name}">' in clean, name
+    assert clean.count("<svg") == len(drawn) + 3
+
+
+def test_nothing_is_asked_for_and_nothing_runs(clean):
+    assert "<script" not in clean and "<link" not in clean and "<img" not in clean
+    assert not re.search(r'(?:src|href)="(?!#)', clean) and "url(" not in clean and "@import" not in clean
+
+
+def test_it_is_light_and_dark(clean):
+    assert "color-scheme: light dark" in clean and "prefers-color-scheme: dark" in clean
+
+
+def test_a_violation_is_told_with_its_bundle_and_nothing_in_it_is_markup(tmp_path):
+    found = [Violation("regret", f"token 7 {HOSTILE}", {"tokens": [1, 2], "who": HOSTILE})]
+    text = rendered(written(tmp_path, violations=found), Status.VIOLATED)
+    assert "token 7 &lt;script&gt;" in text and "&#34;tokens&#34;: [1, 2]" in text and "<script" not in text
+    assert "Nothing that was looked at." not in text and "<b>1</b> epoch VIOLATED" in text
+
+
+def test_of_many_violations_the_first_are_shown_and_the_others_counted(tmp_path):
+    text = rendered(written(tmp_path, violations=[Violation("regret", "off", {})] * (SHOWN + 3)), Status.VIOLATED)
+    assert text.count('class="failure"') == SHOWN and "and 3 more in the journal" in text
+
+
+def test_segments_say_how_they_ended(clean):
+    assert re.search(r"<td>1</td>.*<td>0:10:00</td><td>20</td><td>killed</td>", clean)
+    assert re.search(r"<td>2</td>.*<td>20</td><td>the time was up</td>", clean)
+
+
+def test_it_can_be_had_while_a_run_writes_even_before_its_first_epoch(tmp_path):
+    journal = Journal.open(tmp_path / "soak.sqlite")
+    journal.begin({"seed": 7, "decoder": "optimised", "target": "nano/hybrid"})
+    journal.connection.execute("BEGIN IMMEDIATE")  # as in the midst of an epoch's transaction
+    text = rendered(tmp_path / "soak.sqlite", Status.OPEN, running=True, checked={})
+    journal.connection.execute("COMMIT")
+    assert "read while it runs" in text and "it runs</td>" in text and "Nothing yet." in text
+
+
+def test_a_hazard_that_never_occurred_stands_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.soak_journals.COUNTS", {"requests": 3, "preemptions": 0, "most wide": 0})
+    text = rendered(written(tmp_path))
+    assert text.count('class="never"') == 1 and '<div class="never"><span>preemptions</span>' in text
+
+
+def test_the_page_in_a_folder_is_replaced_at_one_stroke(tmp_path):
+    first, second = write("one", tmp_path), write("two", tmp_path)
+    assert first == second and second.read_text() == "two" and [f.name for f in tmp_path.iterdir()] == [second.name]

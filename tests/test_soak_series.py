@@ -1,0 +1,105 @@
+"""Gauges are read by process and by the time that a run was on, and leaks are judged from them."""
+
+from math import log10
+
+import pytest
+
+from specqual.conformance.verdicts import Verdict
+from specqual.soak.charts import GAUGES, MOST_POINTS, charts, evidence, regrets, thinned
+from specqual.soak.glance import clock, glance, words
+from specqual.soak.journal import Increment, Journal
+from specqual.soak.series import leaks, lives, segments
+
+from .soak_journals import START, written
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory):
+    return Journal.read(written(tmp_path_factory.mktemp("soak")))
+
+
+def test_a_worker_that_was_started_again_has_another_life(journal):
+    found = lives(journal)
+    assert [life.worker for life in found] == [0, 1, 0, 1]
+    assert all(life.moments[0][1]["requests"] == 0 for life in found)
+
+
+def test_a_worker_that_died_within_a_segment_has_another_life_as_well(tmp_path):
+    journal = Journal.open(tmp_path / "soak.sqlite")
+    journal.begin({"seed": 1})
+    for moment, requests in enumerate((0, 50, 90, 0, 40)):
+        journal.gauge(0, {"requests": requests}, START + moment)
+    assert [len(life.moments) for life in lives(journal)] == [3, 2]
+
+
+def test_no_time_passes_between_two_segments(journal):
+    on = segments(journal)
+    assert on.seconds == pytest.approx(1202, abs=1)
+    half = on.spans[0][1]
+    assert on(half) == on(half + 2_000) == on(on.spans[1][0]) == half - START
+    assert on(START - 5) == 0 and on(START + 7) == 7
+
+
+def test_leaks_are_judged_from_the_journal(journal):
+    found = {name: one.verdict for name, one in leaks(lives(journal)).items()}
+    assert found == {"no objects pile up": Verdict.HOLDS, "memory stays within its bound": Verdict.HOLDS}
+
+
+def test_a_journal_of_a_leak_says_so(tmp_path):
+    found = leaks(lives(Journal.read(written(tmp_path, slope=9.0, rows=0.01))))
+    assert {one.verdict for one in found.values()} == {Verdict.VIOLATED}
+
+
+def test_a_decoder_that_is_made_late_is_no_leak(tmp_path):
+    journal = Journal.open(tmp_path / "soak.sqlite")
+    journal.begin({"seed": 1})
+    for moment in range(300):
+        late = moment >= 150
+        read = {"requests": 50.0 * moment, "decoders": 1 + late, "memory": 300 + 40 * late, "objects Row": 5 + 5 * late}
+        journal.gauge(0, read, START + 10 * moment)
+    assert {one.verdict for one in leaks(lives(journal)).values()} == {Verdict.HOLDS}
+
+
+def test_a_glance_says_what_is_going_on(journal):
+    seen = glance(journal)
+    assert (seen.epochs, seen.violations, seen.workers) == (40, 0, 2)
+    told = words(seen)
+    assert told["on for"] == "0:20:01" and told["requests"] == "4,800" and told["tokens/s"] == "1,200"
+    assert told["accepted per round"] == "2.50" and told["memory"] == "900 MB" and told["oracles"] == "28% of the time"
+    assert told["log10 E"] == f"{-0.3 / 2.302585:.2f}" and "device memory" not in told
+
+
+def test_a_journal_without_anything_is_no_mistake(tmp_path):
+    journal = Journal.open(tmp_path / "soak.sqlite")
+    assert words(glance(journal))["epochs"] == "0" and lives(journal) == []
+    assert {one.verdict for one in leaks([]).values()} == {Verdict.INCONCLUSIVE}
+    assert charts(journal, [], segments(journal), 10.0) == []
+
+
+def test_hours_are_written_as_on_a_clock():
+    assert [clock(seconds) for seconds in (0, 61, 3599.6, 36_000)] == ["0:00:00", "0:01:01", "1:00:00", "10:00:00"]
+
+
+def test_every_chart_is_drawn_from_what_was_recorded(journal):
+    found = [chart.id for chart in charts(journal, lives(journal), segments(journal), 14.5)]
+    drawn = [id for id, _, gauge, *_ in GAUGES if gauge not in ("device memory", "graph captures")]
+    assert found == ["acceptance-length", *drawn, "evidence-1", "regret"]
+
+
+def test_a_thinned_line_keeps_its_peak_and_its_end():
+    path = [(float(x), 5.0) for x in range(5_000)]
+    path[1234] = (1234.0, 99.0)
+    found = thinned(path)
+    assert len(found) <= MOST_POINTS + 1 and (1234.0, 99.0) in found and found[-1] == path[-1]
+
+
+def test_the_growth_of_evidence_has_the_product_and_the_mean_of_epochs():
+    steps = [("s", place, Increment("law", value, 10, {})) for place, value in enumerate((2.0, 2.0, -1.0))]
+    (chart,) = evidence(steps, 14.0)
+    assert chart.legend == ("product over epochs", "mean of epochs") and "enough to reject" in chart.svg
+
+
+def test_the_regret_histogram_is_in_order_and_says_how_many():
+    chart = regrets({"more": 1, "0.001": 10, "0": 1000, "1e-06": 100})
+    assert chart.svg.index(">0<") < chart.svg.index(">1e-06<") < chart.svg.index(">0.001<") < chart.svg.index(">more<")
+    assert "1,111 tokens" in chart.caption and log10(1000) == 3
