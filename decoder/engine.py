@@ -35,7 +35,7 @@ from .counts import Counts
 from .flight import Flight, Judge, Turns, known
 from .inspection import state_of
 from .memory import Memory, Store
-from .plan import decided, offered, span_of, unservable, wanted
+from .plan import decided, offered, room_of, span_of, unservable, wanted
 from .policies import Policies, padded_rows
 from .prefixes import Prefixes
 from .propose import Ask, Proposer
@@ -221,12 +221,12 @@ class Engine:
             return
         decisions = decided(rows, self._policies, self._schedule)
         asks = wanted(rows, decisions, self._terms)
+        self._make_room(rows, asks)
         found = self._turns(rows, asks, self._terms) if self._turns is not None and self._script is None else None
         flights = self._in_parts(rows, asks) if found is None else self._in_one(rows, found)
         self._counts.passed()
-        padding = self._padding([flight.span for flight in flights])
         flights = [
-            flight._replace(policy={**decision.told, **padding})
+            flight._replace(policy={**decision.told, **flight.policy})
             for flight, decision in zip(flights, decisions, strict=True)
         ]
         self._ingest([(f.span.memory, f.features[: f.span.certain]) for f in flights if not f.taken])
@@ -238,22 +238,35 @@ class Engine:
         judge = self._judge if found is None else None
         self._flights = flights if judge is None else judge(flights, self._terms)
 
+    def _make_room(self, rows: Sequence[Row], asks: Mapping[int, Ask]) -> None:
+        """Take the pages of a pass before it: what it takes, and what a cache gives back for it, is the same whether it
+        is run in parts or as one round."""
+        for place, row in enumerate(rows):
+            assert row.memory is not None
+            end = room_of(row, asks.get(place), self._schedule.chunk)
+            for model in (self._target, self._proposer):
+                self._store.extend(row.memory, () if model is None else model.streams, end)
+
     def _in_parts(self, rows: Sequence[Row], asks: Mapping[int, Ask]) -> list[Flight]:
         """Draft, and then run the target over what was drafted."""
         proposals = offered(rows, asks, self._script, self._proposer, self._store, self._target.vocab_size)
         spans = [span_of(*pair, self._schedule.chunk, self._prefixes) for pair in zip(rows, proposals, strict=True)]
-        for span in spans:
-            self._store.extend(span.memory, self._target.streams, span.end)
-        found = self._target.forward(spans, self._store, self._padding(spans).get("bucket", 0))
-        return [Flight(*parts, {}) for parts in zip(rows, proposals, spans, *found, strict=True)]
+        padding = self._padding(spans)
+        found = self._target.forward(spans, self._store, padding.get("bucket", 0))
+        return [Flight(*parts, padding) for parts in zip(rows, proposals, spans, *found, strict=True)]
 
     def _in_one(self, rows: Sequence[Row], found: Sequence[tuple[Proposal, Verdict]]) -> list[Flight]:
         """What was run as one round."""
-        flights, nothing = list[Flight](), torch.empty(0)
-        for row, (proposal, verdict) in zip(rows, found, strict=True):
-            span = span_of(row, proposal, self._schedule.chunk, self._prefixes)
-            flights.append(Flight(row, proposal, span, nothing, nothing, {}, known(verdict), True))
-        return flights
+        nothing = torch.empty(0)
+        spans = [
+            span_of(row, proposal, self._schedule.chunk, self._prefixes)
+            for row, (proposal, _) in zip(rows, found, strict=True)
+        ]
+        padding = self._padding(spans)
+        return [
+            Flight(row, proposal, span, nothing, nothing, padding, known(verdict), True)
+            for row, span, (proposal, verdict) in zip(rows, spans, found, strict=True)
+        ]
 
     def _padding(self, spans: Sequence[Span]) -> dict[str, int]:
         size = padded_rows(self._policies, sum(len(span.new) for span in spans))

@@ -85,6 +85,13 @@ def fill_end(row: Row, chunk: int) -> int:
     return min((start_of(row) // chunk + 1) * chunk, row.settled)
 
 
+def room_of(row: Row, ask: Ask | None, chunk: int) -> int:
+    """Where a row's next pass ends at most: all drafts that it may get have room, however many it gets."""
+    if start_of(row) < row.settled:
+        return fill_end(row, chunk)
+    return len(row.tokens) + (0 if ask is None else ask.most)
+
+
 def span_of(row: Row, proposal: Proposal, chunk: int, prefixes: Prefixes) -> Span:
     """What a row's next pass runs over: the next chunk of what is to be filled, or the anchor and its drafts."""
     memory, tokens = row.memory, row.tokens

@@ -139,6 +139,23 @@ def test_a_standing_round_runs_over_the_same_again_and_again() -> None:
     assert engine.step()
 
 
+@pytest.mark.usefixtures("definitions")
+def test_a_pool_that_is_tight_lets_cached_prefixes_go_alike_in_one_round_and_in_parts() -> None:
+    cached, short = (tuple((7 * i + 5) % 90 for i in range(count)) for count in (65, 12))
+    free = len(decoder(PAIRS[2], Rule.RATIO)._store.pages.own)  # pages for sixteen tokens
+    for more in range(free):
+        told = list[list[Any]]()
+        for on in (1, 0):
+            engine = decoder(PAIRS[2], Rule.RATIO, graphs=on, pages=5 * free + more, prefixes=8)
+            for prompt, budget in ((cached, 1), (short, 18)):
+                engine.submit(Request(prompt=prompt, max_tokens=budget, sampling=PLAIN, ignore_eos=True))
+                engine.step()
+            before = len(engine._prefixes._known)
+            engine.step()  # drafts that reach into the next sixteen, and the first of them is wrong
+            told.append([before, len(engine._prefixes._known), engine._store.open[0].length, engine.resources()])
+        assert told[0] == told[1] and told[0][0] == 1 and told[0][2] < 16
+
+
 @pytest.mark.parametrize("rule", [Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH])
 @pytest.mark.usefixtures("definitions")
 def test_a_slot_without_a_law_ends_the_drafts_alike_in_one_round_and_in_parts(rule: Rule) -> None:

@@ -167,8 +167,11 @@ class WholeRounds:
             for row, length in zip(rows, lengths, strict=True)
             if row.memory is not None
         ]
-        key = None if way is None else self._key(seats, way, any(not row.request.sampling.greedy for row in rows))
-        if way is None or key is None or not self.graphs.ready(key):
+        frame = None if way is None else self.turn.frame(seats)
+        if way is None or frame is None:
+            return None
+        key = "turn", frame, way, any(not row.request.sampling.greedy for row in rows)
+        if not self.graphs.ready(key):
             return None
         for place, ask in asks.items():  # nothing is drawn before it is sure to be used
             numbers = tuple(ask.uniform(slot) for slot in range(lengths[place]))
@@ -190,15 +193,6 @@ class WholeRounds:
         way = ways.pop() if len(ways) == 1 else Way.HOST
         wide = way is Way.SELECTOR and drafter.codes is not None and drafter.codes.count > MOST
         return None if way is Way.HOST or wide else way, lengths
-
-    def _key(self, seats: Sequence[Seat], way: Way, drawn: bool) -> tuple[str, Frame, Way, bool] | None:
-        """What the launches of a round depend on, once the pools have room for it."""
-        turn = self.turn
-        for seat in seats:
-            for streams in (turn.target.streams, () if turn.drafter is None else turn.drafter.streams):
-                turn.store.extend(seat.memory, streams, seat.memory.length + 1 + seat.drafts)
-        frame = turn.frame(seats)
-        return None if frame is None else ("turn", frame, way, drawn)
 
     def _run(
         self,
