@@ -19,7 +19,7 @@ from torch import Tensor
 from ..view import PAGE
 from .audit import Case
 from .codes import decoded
-from .native import product
+from .native import follow, product
 from .spans import Spans
 
 QUERIES = 16  # of a tile: rows of a sample, and all heads that share a key head
@@ -39,12 +39,12 @@ class Cut(NamedTuple):
     stages: int
 
 
-CUTS = {(256, 2, 2): Cut(512, 64, 3, 8, 2), (256, 2, 1): Cut(512, 32, 3, 4, 3)}
+CUTS = {(256, 2, 2): Cut(128, 64, 3, 8, 2), (256, 2, 1): Cut(128, 32, 3, 8, 2)}
 """By head size, and bytes of a number of queries and of the cache."""
 
 
 def cut_of(depth: int, size: int, cached: int) -> Cut:
-    return CUTS.get((depth, size, cached), Cut(512, 32, 2, 4, 3) if size == 2 else Cut(512, 16, 1, 4, 2))
+    return CUTS.get((depth, size, cached), Cut(128, 32, 2, 4, 3) if size == 2 else Cut(128, 16, 1, 4, 2))
 
 
 class Parts(NamedTuple):
@@ -85,6 +85,7 @@ def attention_kernel(
     QUERIES: tl.constexpr,
     PAGE: tl.constexpr,
 ):
+    follow()
     sample, head, piece = tl.program_id(2), tl.program_id(1) % KV_HEADS, tl.program_id(1) // KV_HEADS
     first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
     count = tl.load(first_ptr + sample + 1) - first
@@ -175,6 +176,7 @@ def gather_kernel(
     HEADS: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
+    follow()
     sample, place = tl.program_id(2), tl.program_id(0)
     first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
     if place < tl.load(first_ptr + sample + 1) - first:
@@ -280,6 +282,7 @@ def attention(
         QUERIES,
         PAGE,
         num_warps=cut.warps,
+        launch_pdl=True,
         num_stages=cut.stages,
         enable_fp_fusion=False,
     )
@@ -302,6 +305,7 @@ def attention(
         HEADS,
         UNROLL,
         num_warps=4,
+        launch_pdl=True,
         enable_fp_fusion=False,
     )
     return out

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .audit import Case
 from .emit import emit
-from .native import product
+from .native import AHEAD, follow, prefetch, product
 from .shapes import Variant, case, variants
 from .splits import Workspace, launch
 from .tiles import WIDTHS, Tile, tile_of
@@ -39,6 +39,11 @@ def dense_kernel(
 ):
     share = tl.cdiv(tl.cdiv(inputs, K), SPLITS) * K
     first = tl.program_id(1) * share
+    begin = weight_ptr + (tl.program_id(0) * M).to(tl.int64) * inputs + first
+    size: tl.constexpr = weight_ptr.dtype.element_ty.primitive_bitwidth // 8
+    there = tl.where(first * size + AHEAD * 128 <= inputs * size, outputs - tl.program_id(0) * M, 0)
+    prefetch(begin, inputs * size, there, AHEAD, M)
+    follow()
     m, n = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N)
     k = first + tl.arange(0, K)
     weight = weight_ptr + tl.minimum(m, outputs - 1)[:, None].to(tl.int64) * inputs + k[None, :]

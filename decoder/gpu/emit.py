@@ -27,25 +27,27 @@ def emit(
     """
     tile, split, block = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     m, n = tl.arange(0, M), tl.arange(0, N)
-    last = True
+    row = block * N + n
+    live, last = row[None, :] < rows, True
+    UNROLL: tl.constexpr = 4 if N == 16 else 1  # wider ones have no registers left
     if SPLITS > 1:
         place = block.to(tl.int64) * tl.num_programs(0) + tile
         part = parts_ptr + place * (SPLITS * M * N) + n[None, :] * M + m[:, None]
-        tl.store(part + split * (M * N), acc)
+        tl.store(part + split * (M * N), acc, mask=live)
         tl.debug_barrier()
         last = tl.atomic_add(arrived_ptr + place, 1, sem="acq_rel") == SPLITS - 1
     if last:
         if SPLITS > 1:
             tl.debug_barrier()
-            acc = tl.load(part, cache_modifier=".cg")
-            for other in range(1, SPLITS):
-                acc += tl.load(part + other * (M * N), cache_modifier=".cg")
+            acc = tl.load(part, mask=live, other=0.0, cache_modifier=".cg")
+            for other in tl.range(1, SPLITS, loop_unroll_factor=UNROLL):  # so that loads are under way together
+                acc += tl.load(part + other * (M * N), mask=live, other=0.0, cache_modifier=".cg")
             tl.store(arrived_ptr + place, 0)
-        output, row = tile * M + m, block * N + n
+        output = tile * M + m
         real = output < outputs
         if SCALED:
             acc *= tl.load(scale_ptr + output, mask=real, other=0.0)[:, None]
         if BIASED:
             acc += tl.load(bias_ptr + output, mask=real, other=0.0).to(tl.float32)[:, None]
         where = row[None, :].to(tl.int64) * outputs + output[:, None]
-        tl.store(out_ptr + where, acc.to(out_ptr.dtype.element_ty), mask=real[:, None] & (row[None, :] < rows))
+        tl.store(out_ptr + where, acc.to(out_ptr.dtype.element_ty), mask=real[:, None] & live)

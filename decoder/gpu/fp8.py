@@ -16,7 +16,7 @@ from torch import Tensor
 
 from . import dense
 from .emit import emit
-from .native import NATIVE, product
+from .native import AHEAD, NATIVE, follow, prefetch, product
 from .shapes import case, variants
 from .splits import Workspace, launch
 from .tiles import Tile, tile_of
@@ -130,6 +130,9 @@ def fp8_kernel(
     chunks = tl.cdiv(inputs, 128)
     share = tl.cdiv(chunks, SPLITS)
     first = tl.program_id(1) * share
+    begin = words_ptr + (first.to(tl.int64) * padded + tl.program_id(0) * M) * 32
+    prefetch(begin, padded * 128, min(share, chunks - first), M, AHEAD)
+    follow()
     m, n, c = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N), tl.arange(0, 32)
     words = words_ptr + first.to(tl.int64) * padded * 32 + m[:, None] * 32 + c[None, :]
     x = x_ptr + n[None, :].to(tl.int64) * pitch + first * 128 + c[:, None]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .audit import Case
 from .emit import emit
-from .native import NATIVE
+from .native import NATIVE, follow
 from .shapes import case, variants
 from .splits import Workspace, launch
 from .tiles import Tile, tile_of
@@ -29,6 +29,7 @@ class Rows(NamedTuple):
 
 @triton.jit
 def quantise_kernel(x_ptr, scale_ptr, codes_ptr, scales_ptr, width, pitch, WIDTH: tl.constexpr, STATIC: tl.constexpr):
+    follow()
     row, lane = tl.program_id(0).to(tl.int64), tl.arange(0, WIDTH)
     real = lane < width
     x = tl.load(x_ptr + row * pitch + lane, mask=real, other=0.0).to(tl.float32)
@@ -59,6 +60,7 @@ def quantise(x: Tensor, input_scale: Tensor | None = None, *, out: Rows | None =
             WIDTH=triton.next_power_of_2(x.shape[1]),
             STATIC=input_scale is not None,
             num_warps=8,
+            launch_pdl=True,
         )
     return out
 
@@ -92,6 +94,7 @@ def rows_kernel(
     SPLITS: tl.constexpr,
     BIASED: tl.constexpr,
 ):
+    follow()
     share = tl.cdiv(tl.cdiv(inputs, K), SPLITS) * K
     first = tl.program_id(1) * share
     m, n = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N)

@@ -6,12 +6,14 @@ import triton.language as tl
 from torch import Tensor
 
 from .audit import Case
+from .native import follow
 
 
 @triton.jit
 def norm_kernel(
     x_ptr, add_ptr, gain_ptr, out_ptr, total_ptr, width, pitch, eps, WIDTH: tl.constexpr, ADDS: tl.constexpr
 ):
+    follow()
     row, lane = tl.program_id(0).to(tl.int64), tl.arange(0, WIDTH)
     real = lane < width
     x = tl.load(x_ptr + row * pitch + lane, mask=real, other=0.0).to(tl.float32)
@@ -55,6 +57,7 @@ def rms_norm(
             WIDTH=triton.next_power_of_2(x.shape[1]),
             ADDS=add is not None,
             num_warps=warps_of(x.shape[1]),
+            launch_pdl=True,
         )
     return out, sums
 

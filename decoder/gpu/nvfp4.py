@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import dense
 from .emit import emit
-from .native import NATIVE, product
+from .native import AHEAD, NATIVE, follow, prefetch, product
 from .nvfp4_layout import CHUNK, Nvfp4, unlaid
 from .shapes import case, variants
 from .splits import Workspace, launch
@@ -121,6 +121,9 @@ def nvfp4_kernel(
     chunks = tl.cdiv(inputs, 128)
     share = tl.cdiv(chunks, SPLITS)
     first = tl.program_id(1) * share
+    begin = words_ptr + (first.to(tl.int64) * padded + tl.program_id(0) * M) * 16
+    prefetch(begin, padded * 64, min(share, chunks - first), M // 2, AHEAD)
+    follow()
     m, n, c = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N), tl.arange(0, 16)
     words = words_ptr + first.to(tl.int64) * padded * 16 + m[:, None] * 16 + c[None, :]
     scales = scales_ptr + first.to(tl.int64) * padded * 2 + m

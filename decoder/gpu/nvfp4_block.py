@@ -15,7 +15,7 @@ from torch import Tensor
 from ..quantise import codes_of, pack
 from .audit import Case
 from .emit import emit
-from .native import NATIVE
+from .native import NATIVE, follow
 from .splits import Workspace, launch
 from .tiles import Tile
 
@@ -44,6 +44,7 @@ class Rows(NamedTuple):
 
 @triton.jit
 def quantise_kernel(x_ptr, scale_ptr, codes_ptr, scales_ptr, blocks, pitch, BLOCKS: tl.constexpr):
+    follow()
     row, block = tl.program_id(1).to(tl.int64), tl.program_id(0) * BLOCKS + tl.arange(0, BLOCKS)
     real, lane = block < blocks, tl.arange(0, 16)
     where = x_ptr + row * pitch + block[:, None] * 16 + lane[None, :]
@@ -128,6 +129,7 @@ def block_kernel(
     K: tl.constexpr,
     SPLITS: tl.constexpr,
 ):
+    follow()
     share = tl.cdiv(tl.cdiv(inputs, K), SPLITS) * K
     first = tl.program_id(1) * share
     m, n = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N)

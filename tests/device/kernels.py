@@ -1,6 +1,6 @@
 """Every kernel on the device at hand: right, bit for bit independent of other rows, and how fast.
 
-    python -m tests.device.kernels [--only TEXT] [--out DIR] [--sweep KIND]
+    python -m tests.device.kernels [--only TEXT] [--out DIR] [--sweep KIND [--rows N]]
 
 Prints a table and writes kernels.json anew after each kernel. Status 1 if one is wrong, not invariant, or fails. Each
 time is the median of five replays of a graph of many launches that take turns with enough copies of the weights to miss
@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
@@ -28,9 +29,9 @@ from .bench import Bench, Trial
 
 LAUNCHES = 64  # in a graph, at least
 TRIALS = 5
-PROGRAMS = ((32, 2), (64, 1), (64, 2), (64, 4), (128, 2), (128, 4), (128, 8), (256, 4), (256, 8))
-"""Outputs and warps of the programs that a sweep tries, and the splits."""
-SPLITS = (1, 2, 3, 4, 6, 8, 10, 13, 16)
+PROGRAMS = ((64, 4), (128, 4), (128, 8), (256, 8))
+"""Outputs and warps of the programs that a sweep tries, and the splits, and how many programs there may be in all."""
+SPLITS, MANY = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16), (120, 2200)
 
 
 def seconds(trial: Trial) -> float:
@@ -103,36 +104,32 @@ def tried(bench: Bench, bandwidth: float) -> tuple[bool, list[dict[str, Any]]]:
     return not apart and all(record["error"] <= 1 for record in records), records
 
 
-def sweep(kind: str, only: str) -> None:
+def sweep(kind: str, only: str, rows: int) -> None:
     """Times of other tiles, best first, for each module of a format."""
     from specqual.decoder.gpu.shapes import of_kind
-    from specqual.decoder.gpu.tiles import STAGES, Tile, tile_of
+    from specqual.decoder.gpu.tiles import STAGES, WIDTHS, Tile, tile_of, width_of
 
     from .bench_linear import trial
 
+    usual = STAGES[kind][WIDTHS.index(width_of(rows))]
     for module in of_kind(kind):
         if only not in module.name:
             continue
-        for rows, place in ((8, 0), (120, 3)):
-            found = list[tuple[float, str]]()
-            own, stages = tile_of(module.outputs, module.inputs, kind), STAGES[kind][place]
-            for outputs, warps in PROGRAMS:
-                programs = -(-module.outputs // outputs)
-                splits = [s for s in SPLITS if module.inputs // s >= 256 and 250 <= programs * s <= 1100]
-                for split in splits or [1]:
-                    tile = Tile(outputs, split, (warps,) * 4, (stages,) * 4)
-                    name = f"{outputs} outputs, {split} splits, {warps} warps, {stages} stages"
-                    try:
-                        one = trial(kind, module, rows, tile)
-                        bits = one.run(0).clone()
-                        like = trial(kind, module, rows, replace(own, splits=split)).run(0)
-                        alike = "" if torch.equal(bits, like) else ", other bits than the tile in use, split alike"
-                        found.append((seconds(one) * 1e6, name + alike))
-                    except Exception as error:  # too much shared memory, for one
-                        print(f"{module.name} {rows} rows {name}: {str(error)[:90]}", flush=True)
-            print(f"{kind} {module.name} {module.outputs}x{module.inputs}, {rows} rows; now {own}")
-            for time, name in sorted(found)[:6]:
-                print(f"    {time:9.2f} us  {name}", flush=True)
+        found, own = list[tuple[float, str]](), tile_of(module.outputs, module.inputs, kind)
+        for (outputs, warps), split, stages in product(PROGRAMS, SPLITS, (usual, usual + 2)):
+            if module.inputs // split < 256 or not MANY[0] <= -(-module.outputs // outputs) * split <= MANY[1]:
+                continue
+            name = f"{outputs} outputs, {split} splits, {warps} warps, {stages} stages"
+            try:
+                one = trial(kind, module, rows, Tile(outputs, split, (warps,) * 4, (stages,) * 4))
+                like = trial(kind, module, rows, replace(own, splits=split)).run(0)
+                alike = "" if torch.equal(one.run(0), like) else ", other bits than the tile in use, split alike"
+                found.append((seconds(one) * 1e6, name + alike))
+            except Exception as error:  # too much shared memory, for one
+                print(f"{module.name} {name}: {str(error)[:90]}", flush=True)
+        print(f"{kind} {module.name} {module.outputs}x{module.inputs}, {rows} rows; now {own}")
+        for time, name in sorted(found)[:8]:
+            print(f"    {time:9.2f} us  {name}", flush=True)
 
 
 def main() -> int:
@@ -140,6 +137,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="kernels with this text in their name")
     parser.add_argument("--out", type=Path, default=Path("."), help="where kernels.json goes")
     parser.add_argument("--sweep", choices=["dense", "fp8", "nvfp4"], help="time other tiles of one format")
+    parser.add_argument("--rows", type=int, default=8, metavar="N", help="rows of tokens in a sweep (default: 8)")
     args = parser.parse_args()
     try:
         need.gpu()
@@ -151,7 +149,7 @@ def main() -> int:
     device = f"{torch.cuda.get_device_name()}, sm_{capability[0]}{capability[1]}"
     print(f"{device}, copy {bandwidth / 1e9:.0f} GB/s", flush=True)
     if args.sweep:
-        sweep(args.sweep, args.only)
+        sweep(args.sweep, args.only, args.rows)
         return 0
     good, records, failed = True, list[dict[str, Any]](), dict[str, str]()
     for bench in benches():
