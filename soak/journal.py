@@ -27,6 +27,8 @@ CREATE TABLE evidence (
     PRIMARY KEY (scenario, epoch, test)) WITHOUT ROWID;
 CREATE TABLE histograms (
     scenario TEXT, epoch INTEGER, name TEXT, bins TEXT NOT NULL, PRIMARY KEY (scenario, epoch, name)) WITHOUT ROWID;
+CREATE TABLE laws (test TEXT, context TEXT, law TEXT NOT NULL, slack REAL NOT NULL, PRIMARY KEY (test, context))
+    WITHOUT ROWID;
 CREATE TABLE gauges (time REAL NOT NULL, worker INTEGER NOT NULL, name TEXT NOT NULL, value REAL NOT NULL);
 CREATE INDEX gauges_by_name ON gauges (name, time);
 CREATE TABLE violations (
@@ -43,13 +45,16 @@ class BadJournal(ValueError):
 class Increment:
     """What one epoch adds to one test of a law: counts per cell of every context, and the epoch's own log E (nats).
 
-    Summed over epochs the counts give the log E that grows all night; an epoch's own are for product and mean.
+    Summed over epochs the counts give the log E that grows all night; an epoch's own are for product and mean. `laws`
+    are those of the contexts, known up to a total variation of `slack`.
     """
 
     test: str
     log_e: float
     samples: int
     counts: Mapping[str, tuple[int, ...]]
+    laws: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    slack: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +166,10 @@ class Journal:
                 [(*key, one.test, one.log_e, one.samples, _json(one.counts)) for one in epoch.evidence],
             )
             run(
+                "INSERT OR IGNORE INTO laws VALUES (?, ?, ?, ?)",
+                [(e.test, name, _json(law), e.slack) for e in epoch.evidence for name, law in e.laws.items()],
+            )
+            run(
                 "INSERT INTO histograms VALUES (?, ?, ?, ?)",
                 [(*key, name, _json(bins)) for name, bins in epoch.histograms.items()],
             )
@@ -198,9 +207,10 @@ class Journal:
         columns = "scenario, epoch, verdict, digest, counts"
         yield from self.connection.execute(f"SELECT {columns} FROM epochs ORDER BY scenario, epoch")
 
-    def counts(self) -> dict[str, int]:
-        """Hazards and totals of all epochs together."""
-        return added(json.loads(row) for (row,) in self.connection.execute("SELECT counts FROM epochs"))
+    def counts(self, scenario: str | None = None) -> dict[str, int]:
+        """Hazards and totals of all epochs together, or of one scenario's."""
+        query, about = "SELECT counts FROM epochs WHERE scenario = ?1 OR ?1 IS NULL", (scenario,)
+        return added(json.loads(row) for (row,) in self.connection.execute(query, about))
 
     def histogram(self, name: str) -> dict[str, int]:
         """A histogram of all epochs together."""
@@ -214,6 +224,11 @@ class Journal:
         for scenario, epoch, test, log_e, samples, counts in self.connection.execute(query):
             cells = {context: tuple(row) for context, row in json.loads(counts).items()}
             yield scenario, epoch, Increment(test, log_e, samples, cells)
+
+    def laws(self) -> dict[tuple[str, str], tuple[tuple[float, ...], float]]:
+        """The law of each context of each test, and how far it is known."""
+        rows = self.connection.execute("SELECT test, context, law, slack FROM laws ORDER BY test, context")
+        return {(test, context): (tuple(json.loads(law)), slack) for test, context, law, slack in rows}
 
     def violations(self) -> list[tuple[str, int, Violation]]:
         """What went wrong, with its scenario and epoch, in the order in which it was seen."""

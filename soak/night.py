@@ -1,0 +1,141 @@
+"""The verdict of a whole run, from its journal alone: derived whenever it is asked for, however far the run is."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import exp, fsum, inf, log
+
+from specqual.conformance.statistics import log_e, mean, product
+from specqual.conformance.statistics.budget import ALPHA
+from specqual.conformance.verdicts import Decision, Status, Verdict
+
+from .journal import Journal
+from .scenarios import SCENARIOS
+
+LAWS = 0.5 * ALPHA  # of the error budget of a run
+CONTEXTS = 64  # laws that a run may test: those that it never came to bet nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """The evidence (log E, nats) of all epochs against one test: `grown` from the sums of all counts; `product` and
+    `mean` of the epochs' own."""
+
+    test: str
+    samples: int
+    grown: float
+    product: float
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """Everything that a run has established so far; `decisions` by what they are about."""
+
+    decisions: dict[str, Decision]
+    counts: dict[str, int]
+    laws: tuple[Law, ...]
+    log_e: float
+
+    @property
+    def verdict(self) -> Verdict:
+        found = {decision.verdict for decision in self.decisions.values()}
+        worst = (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE)
+        return next((verdict for verdict in worst if verdict in found), Verdict.HOLDS)
+
+    @property
+    def status(self) -> Status:
+        found = {Verdict.VIOLATED: Status.VIOLATED, Verdict.ERROR: Status.ERROR, Verdict.INCONCLUSIVE: Status.OPEN}
+        return found.get(self.verdict, Status.CLEAN)
+
+
+def evidence(journal: Journal) -> tuple[tuple[Law, ...], float]:
+    """The evidence of each test, and of all of them together: the mean over every law that a run may test.
+
+    The mixture's log E is a function of the counts, so that of a night is that of the sums, in whatever order epochs
+    came and wherever they ran; a resumed run goes on with it.
+    """
+    sums: dict[str, dict[str, list[int]]] = defaultdict(dict)
+    own: dict[str, list[float]] = defaultdict(list)
+    samples: dict[str, int] = defaultdict(int)
+    for _, _, one in journal.increments():
+        own[one.test].append(one.log_e)
+        samples[one.test] += one.samples
+        for context, row in one.counts.items():
+            known = sums[one.test].setdefault(context, [0] * len(row))
+            for cell, count in enumerate(row):
+                known[cell] += count
+    known_laws, found, every = journal.laws(), list[Law](), list[float]()
+    for test, contexts in sorted(sums.items()):
+        grown = [log_e(*_law(known_laws[test, name], row)) for name, row in contexts.items()]
+        every += grown
+        found.append(Law(test, samples[test], mixed(grown), product(own[test]), mean(own[test])))
+    return tuple(found), mixed(every)
+
+
+def _law(known: tuple[tuple[float, ...], float], row: list[int]) -> tuple[tuple[float, ...], list[int], float]:
+    law, slack = known
+    return law, row, slack
+
+
+def mixed(log_es: Iterable[float]) -> float:
+    """Log of the mean e-value over `CONTEXTS` laws, of which those that are not among these are at one."""
+    given = list(log_es)
+    largest = max(0.0, *given, 0.0)
+    if largest == inf:
+        return inf
+    size = max(CONTEXTS, len(given))
+    return largest + log((fsum(exp(e - largest) for e in given) + (size - len(given)) * exp(-largest)) / size)
+
+
+def judged(journal: Journal) -> Night:
+    """The verdict of what is recorded."""
+    counts = journal.counts()
+    laws, total = evidence(journal)
+    rows = [(scenario, verdict) for scenario, _, verdict, _, _ in journal.rows()]
+    decisions = {
+        "traffic": _traffic(journal, rows, counts),
+        "laws": _laws(laws, total),
+        "hazards": _hazards(journal, rows),
+    }
+    return Night(decisions, counts, laws, total)
+
+
+def _traffic(journal: Journal, rows: list[tuple[str, str]], counts: dict[str, int]) -> Decision:
+    bad = [scenario for scenario, verdict in rows if verdict == Verdict.VIOLATED]
+    errors = [scenario for scenario, verdict in rows if verdict == Verdict.ERROR]
+    if bad:
+        first = next((v for _, _, v in journal.violations() if v.oracle != "decoder"), None)
+        told = "" if first is None else f"; the first: {first.oracle}: {first.detail}"
+        return Decision(Verdict.VIOLATED, f"{len(bad)} of {len(rows)} epochs{told}")
+    if errors:
+        first = next((v for _, _, v in journal.violations()), None)
+        told = "" if first is None else f"; the first: {first.detail}"
+        return Decision(Verdict.ERROR, f"the decoder failed in {len(errors)} of {len(rows)} epochs{told}")
+    if not any(verdict == Verdict.EXACT for _, verdict in rows):
+        return Decision(Verdict.INCONCLUSIVE, "no epoch was finished")
+    told = ", ".join(f"{counts.get(name, 0):,} {name}" for name in ("requests", "tokens", "tokens judged"))
+    return Decision(Verdict.EXACT, f"{len(rows):,} epochs: {told}")
+
+
+def _laws(laws: tuple[Law, ...], total: float) -> Decision:
+    if not laws:
+        return Decision(Verdict.SKIPPED, "no token was drawn from a law that is known")
+    told = f"log10 E {total / log(10):.2f} after {sum(law.samples for law in laws):,} tokens"
+    if total >= -log(LAWS):
+        return Decision(Verdict.VIOLATED, f"{told}: a sound decoder comes so far with chance {LAWS:.1g}")
+    return Decision(Verdict.HOLDS, told)
+
+
+def _hazards(journal: Journal, rows: list[tuple[str, str]]) -> Decision:
+    """Each scenario of the run had an epoch, and each of its hazards occurred in one of its own."""
+    missing, skipped = list[str](), {name for name, verdict in rows if verdict == Verdict.SKIPPED}
+    for name in journal.about.get("scenarios", ()):
+        if name in skipped:
+            continue
+        counts = journal.counts(name)
+        missing += [f"{hazard} ({name})" for hazard in SCENARIOS[name].hazards if not counts.get(hazard)]
+    if missing:
+        return Decision(Verdict.INCONCLUSIVE, f"never put to the test: {', '.join(missing)}")
+    told = f"; skipped: {', '.join(sorted(skipped))}" if skipped else ""
+    return Decision(Verdict.EXACT, f"every hazard occurred{told}")

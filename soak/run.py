@@ -1,0 +1,154 @@
+"""A run: worker processes that take epochs, one journal, and an end at any time."""
+
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from time import monotonic, time
+from typing import Any
+
+from specqual.conformance.verdicts import Verdict
+
+from .journal import Epoch, Journal, Served, Violation
+from .worker import About, Task, World, main
+
+GRACE = 120.0  # seconds for epochs under way when the time is up
+TRIES = 2  # of an epoch whose worker dies
+BEAT = 0.5  # seconds between two looks at the clock
+
+
+@dataclass
+class Worker:
+    """One process, what it is at, and since when."""
+
+    index: int
+    process: BaseProcess
+    connection: Connection
+    task: Task | None = None
+    since: float = 0.0
+
+    def give(self, task: Task) -> None:
+        self.task, self.since = task, time()
+        self.connection.send(task)
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.join()
+        self.connection.close()
+
+
+@dataclass
+class Soak:
+    """A run under way. `beat` is called about twice a second, for whoever shows it; `stop` ends it with that reason."""
+
+    about: About
+    journal: Journal
+    workers: int
+    seconds: float
+    beat: Callable[["Soak"], None] = lambda soak: None
+    stopped: str | None = None
+    segment: int = 0
+    _again: deque[Task] = field(default_factory=deque)
+    _died: dict[Task, int] = field(default_factory=dict)
+
+    def stop(self, how: str) -> None:
+        self.stopped = self.stopped or how
+
+    def run(self) -> str:
+        """Serve epochs until the time is up or somebody stops it; says how it ended. What is recorded stays valid
+        wherever this is cut off."""
+        self.segment = self.journal.begin(self.about.json())
+        done = self.journal.done()
+        tasks = (task for task in self.about.tasks() if task not in done)
+        deadline = monotonic() + self.seconds
+        team = [self._started(index) for index in range(self.workers)]
+        try:
+            while self.stopped is None:
+                late = monotonic() - deadline
+                if late >= 0 and (late > GRACE or not any(worker.task for worker in team)):
+                    break
+                for worker in team:
+                    if worker.task is None and late < 0:
+                        worker.give(self._again.popleft() if self._again else next(tasks))
+                for ready in wait([worker.connection for worker in team], BEAT):
+                    place = next(place for place, worker in enumerate(team) if worker.connection is ready)
+                    team[place] = self._heard(team[place])
+                self.beat(self)
+        finally:
+            for worker in team:
+                worker.end()
+            how = self.stopped or "time is up"
+            self.journal.end(self.segment, how)
+        return how
+
+    def _started(self, index: int) -> Worker:
+        context = multiprocessing.get_context("spawn")
+        mine, theirs = context.Pipe()
+        process = context.Process(target=main, args=(theirs, self.about, index), daemon=True)
+        process.start()
+        theirs.close()
+        return Worker(index, process, mine)
+
+    def _heard(self, worker: Worker) -> Worker:
+        """Record what a worker says; one that is gone has its epoch served again by a new one."""
+        try:
+            said = worker.connection.recv()
+        except (EOFError, ConnectionResetError):
+            return self._replaced(worker)
+        if said[0] == "gauges":
+            self.journal.gauge(worker.index, said[1])
+        else:
+            self._record(said[1], said[2])
+            worker.task = None
+        return worker
+
+    def _record(self, epoch: Epoch, served: Served) -> None:
+        self.journal.add(self.segment, epoch, served)
+
+    def _replaced(self, worker: Worker) -> Worker:
+        task = worker.task
+        worker.end()
+        if task is not None:
+            self._died[task] = self._died.get(task, 0) + 1
+            if self._died[task] < TRIES:
+                self._again.append(task)
+            else:
+                told = f"its process died {TRIES} times, last with status {worker.process.exitcode}"
+                bundle = {**self.about.json(), "scenario": task[0], "epoch": task[1], "behind": []}
+                epoch = Epoch(*task, Verdict.ERROR, "", violations=(Violation("decoder", told, bundle),))
+                self._record(epoch, Served(worker.index, worker.since, time() - worker.since, 0.0))
+        return self._started(worker.index)
+
+
+@contextmanager
+def stopping(soak: Soak) -> Iterator[None]:
+    """Let SIGINT and SIGTERM stop the run in order."""
+
+    def stop(number: int, frame: Any) -> None:
+        soak.stop(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def in_process(about: About, journal: Journal, epochs: int) -> None:
+    """Serve the next epochs of a run in this process, one after the other; for tests and for replays."""
+    segment, done, world = journal.begin(about.json()), journal.done(), World(about)
+    tasks = (task for task in about.tasks() if task not in done)
+    try:
+        for _, task in zip(range(epochs), tasks, strict=False):
+            started, began = time(), monotonic()
+            played = world.play(task)
+            journal.add(segment, played.epoch, Served(0, started, monotonic() - began, played.oracle_seconds))
+    finally:
+        with suppress(Exception):
+            world.close()
+        journal.end(segment, "done")

@@ -1,0 +1,72 @@
+"""The scenarios: what kind of traffic, on which stage, how often, and which hazards it is there to raise."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from .plan import Draw
+from .traffic import (
+    bad_requests,
+    barren,
+    conversations,
+    far,
+    gaps,
+    laws,
+    limits,
+    long_context,
+    mixed,
+    oscillating,
+    pressed,
+    storm,
+    tempered,
+    undrafted,
+)
+
+SPECULATION = ("rounds with drafts", "acceptances", "rejections")
+EDGES = ("outputs across a page's edge", "served beside another")
+BATCHES = ("batches that grew", "batches that shrank", "schedules changed")
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`weight` epochs of a deck are this scenario's. Each hazard must occur in a run that had an epoch of it."""
+
+    name: str
+    stage: str
+    weight: int
+    draw: Draw
+    hazards: tuple[str, ...]
+
+
+SCENARIOS: dict[str, Scenario] = {
+    one.name: one
+    for one in (
+        Scenario("mixed", "nano", 8, mixed(220), (*SPECULATION, *EDGES)),
+        Scenario("mixed own", "own", 2, mixed(40), SPECULATION),
+        Scenario(
+            "buckets", "nano", 4, oscillating(200), ("batches that grew", "batches that shrank", "schedules changed")
+        ),
+        Scenario("storm", "nano", 8, storm(300), ("cancelled behind a round", "cancelled while waiting")),
+        Scenario("storm own", "own", 1, storm(60), ("cancellations",)),
+        Scenario("pressure", "tight", 5, pressed(160), ("preemptions", "waited for room", "cancellations")),
+        Scenario("conversations", "nano", 3, conversations(12, 5), ("turns behind a turn", "prefix hits")),
+        Scenario("conversations own", "own", 1, conversations(5, 4), ("turns behind a turn",)),
+        Scenario("temperatures", "nano", 4, tempered(160), ("tokens at other temperatures", "tokens under a penalty")),
+        Scenario("undrafted", "nano", 2, undrafted(130), ("steps without a draft",)),
+        Scenario("rejected", "zeros", 2, barren(11_200), ("steps without an accepted draft",)),
+        Scenario("rejected nano", "nano", 1, barren(300), ("steps without an accepted draft",)),
+        Scenario("limits", "nano", 1, limits(10), ("requests refused", "outputs to the end of the context")),
+        Scenario("long own", "own", 1, long_context(2), ("tokens behind 256 and more",)),
+        Scenario("far", "far", 1, far(32_900), ("positions beyond 32,768",)),
+        Scenario("bad", "nano", 1, bad_requests(80), ("bad requests",)),
+        Scenario("gaps", "nano", 1, gaps(80), ("idle ticks",)),
+        Scenario("laws", "table", 10, laws(900), ("tokens under a law", *SPECULATION)),
+    )
+}
+
+
+def deck(seed: int, number: int, scenarios: Sequence[Scenario]) -> list[Scenario]:
+    """The scenarios of one deck of epochs in their order, as often as they weigh."""
+    cards = [scenario for scenario in scenarios for _ in range(scenario.weight)]
+    Random(f"{seed}/deck/{number}").shuffle(cards)
+    return cards

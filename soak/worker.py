@@ -1,0 +1,101 @@
+"""A worker: a process with the decoders of all stages, which serves the epochs that it is given."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from multiprocessing.connection import Connection
+from time import monotonic, time
+from typing import Any
+
+import torch
+
+from specqual.conformance.lab import Run
+from specqual.conformance.resolve import resolve
+from specqual.contract import Setup
+
+from .epoch import Played, heard, play
+from .gauges import Meter
+from .journal import Served
+from .scenarios import SCENARIOS, deck
+from .stage import GROUNDS, NoStage, Stage
+
+Task = tuple[str, int]
+"""A scenario's name and the number of one of its epochs."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a run is: everything that its verdict rows are a function of."""
+
+    decoder: str
+    setup: Setup
+    seed: int
+    scenarios: tuple[str, ...]
+
+    def json(self) -> dict[str, Any]:
+        setup = self.setup
+        return {
+            "decoder": self.decoder,
+            "target": str(setup.target),
+            "draft": None if setup.draft is None else str(setup.draft),
+            "rule": str(setup.rule),
+            "draft_length": setup.draft_length,
+            "dtype": setup.dtype,
+            "options": {name: str(value) for name, value in setup.options.items()},
+            "seed": self.seed,
+            "scenarios": list(self.scenarios),
+        }
+
+    def tasks(self) -> Iterator[Task]:
+        """All epochs of the run in the order in which they are handed out, without end."""
+        numbers = {name: count() for name in self.scenarios}
+        wanted = [SCENARIOS[name] for name in self.scenarios]
+        for number in count():
+            yield from ((scenario.name, next(numbers[scenario.name])) for scenario in deck(self.seed, number, wanted))
+
+
+class World:
+    """The stages of one process. A stage that cannot be had is asked for once."""
+
+    def __init__(self, about: About) -> None:
+        self.about, self.stages = about, dict[str, Stage]()
+        self.run = Run(about.decoder, resolve(about.decoder), about.setup, seed=about.seed)
+        self.meter = Meter()
+
+    def stage(self, name: str) -> Stage:
+        if name not in self.stages:
+            self.stages[name] = Stage(GROUNDS[name], self.run)
+        return self.stages[name]
+
+    def play(self, task: Task, gauges: Callable[[dict[str, float]], None] | None = None) -> Played:
+        """Serve one epoch; `gauges` is called with gauges when they are due."""
+        scenario = SCENARIOS[task[0]]
+        stage = self.stage(scenario.stage)
+        if gauges is None:
+            return play(stage, scenario, self.about.seed, task[1])
+        with suppress(NoStage):
+            self.meter.decoders[stage.ground.name] = stage.decoder
+        return play(stage, scenario, self.about.seed, task[1], heard(self.meter, gauges))
+
+    def close(self) -> None:
+        for stage in self.stages.values():
+            stage.close()
+
+
+def main(connection: Connection, about: About, index: int) -> None:
+    """Serve epochs until the other end of the connection is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends this process
+    torch.set_num_threads(1)
+    world = World(about)
+    try:
+        while (task := connection.recv()) is not None:
+            started, began = time(), monotonic()
+            played = world.play(task, lambda values: connection.send(("gauges", values)))
+            served = Served(index, started, monotonic() - began, played.oracle_seconds)
+            connection.send(("epoch", played.epoch, served))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass  # nobody is left to tell
+    finally:
+        world.close()

@@ -1,0 +1,145 @@
+"""`specqual soak`: hours of traffic with correctness inside; stopped at any time, and resumed."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from rich.console import Console
+
+from specqual.conformance.verdicts import MEANING, Status
+from specqual.contract import Rule
+
+PAGE = 60.0  # seconds between two renderings of the page
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the subcommand to the command line."""
+    parser = subparsers.add_parser("soak", help="serve a decoder for hours, and judge all the while what it says")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--hours", metavar="H", type=float, help="how long to run")
+    length.add_argument("--minutes", metavar="M", type=float, help="how long to run (default: 10)")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder of --report")
+    parser.add_argument("--report", metavar="DIR", type=Path, help="folder of the journal and the page (default: soak-report)")
+    parser.add_argument("--workers", metavar="N", type=int, default=1, help="processes that serve epochs (default: 1)")
+    parser.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only this one; repeatable")
+    parser.add_argument("--replay", metavar="FILE", type=Path, help="serve the epoch of a violation's bundle again")
+    parser.add_argument("--decoder", default="optimised", metavar="NAME", help="as in the suite (default: optimised)")
+    parser.add_argument("--target", metavar="DIR", help="target checkpoint (default: as in the suite)")
+    parser.add_argument("--draft", metavar="DIR", help="drafter checkpoint, or none")
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="option of the decoder")
+    parser.add_argument("--rule", metavar="RULE", help=f"{', '.join(Rule)} (default: ratio)")
+    parser.add_argument("--draft-length", metavar="K", help="drafts of one round (default: the drafter's own)")
+    parser.add_argument("--dtype", metavar="DTYPE", help="dtype of the decoder (default: its own)")
+    parser.add_argument("--seed", default="0", metavar="N", help="seed of every random choice (default: 0)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit status of the run so far, as the suite has it; 2 also where a hazard never occurred."""
+    from specqual.soak.journal import NAME, BadJournal, Journal
+    from specqual.soak.night import judged
+    from specqual.soak.run import Soak, stopping
+    from specqual.soak.view import view
+
+    if args.replay is not None:
+        return replay(args.replay)
+    if args.workers < 1:
+        raise ValueError(f"--workers: must be at least 1, got {args.workers}")
+    minutes = args.hours * 60 if args.hours is not None else 10.0 if args.minutes is None else args.minutes
+    if not 0 < minutes < float("inf"):
+        raise ValueError(f"--minutes: must be more than none, got {minutes}")
+    folder = args.report or Path("soak-report")
+    file = folder / NAME
+    if args.resume and not file.is_file():
+        raise BadJournal(f"--resume: there is no journal in {folder}")
+    if not args.resume and file.exists():
+        raise BadJournal(f"--report: {folder} holds a journal already; --resume goes on with it")
+    about = asked(args)
+    folder.mkdir(parents=True, exist_ok=True)
+    journal, console = Journal.open(file), Console()
+    last = [monotonic()]
+    with view(journal, console) as shown:
+
+        def beat(soak: Soak) -> None:
+            shown.tick()
+            if monotonic() - last[0] >= PAGE:
+                render(journal, folder, running=True)
+                last[0] = monotonic()
+
+        soak = Soak(about, journal, args.workers, minutes * 60, beat)
+        with stopping(soak):
+            how = soak.run()
+    render(journal, folder, running=False)
+    found = judged(journal)
+    for name, decision in found.decisions.items():
+        console.print(f"{name}: {decision}", markup=False, highlight=False, soft_wrap=True)
+    meaning = meant(found.status)
+    console.print(f"{how}; exit status {int(found.status)}: {meaning}", markup=False, highlight=False, soft_wrap=True)
+    journal.close()
+    return found.status
+
+
+def asked(args: argparse.Namespace) -> Any:
+    """The run that a command line asks for; BadOption names what cannot be followed."""
+    from specqual.conformance.options import BadOption, read_options
+    from specqual.soak.scenarios import SCENARIOS
+    from specqual.soak.worker import About
+
+    names = ("decoder", "target", "draft", "option", "rule", "draft_length", "dtype", "seed")
+    given = {f"specqual_{name}": getattr(args, name) for name in names}
+    usual = {"profile": "quick", "clause": [], "without": [], "waivers": None, "baseline": None, "report": None}
+    given |= {f"specqual_{name}": value for name, value in (*usual.items(), ("estimate", False))}
+    wanted = read_options(argparse.Namespace(**given)).run
+    for name in args.scenario:
+        if name not in SCENARIOS:
+            raise BadOption(f"--scenario: there is no {name!r}; there are {', '.join(SCENARIOS)}")
+    scenarios = tuple(name for name in SCENARIOS if not args.scenario or name in args.scenario)
+    return About(wanted.decoder, wanted.setup, wanted.seed, scenarios)
+
+
+def render(journal: Any, folder: Path, running: bool) -> None:
+    """Write the page beside the journal."""
+    from math import log
+
+    from specqual.soak.night import LAWS, judged
+    from specqual.soak.page import page, write
+
+    found = judged(journal)
+    write(page(journal, found.decisions, found.status, meant(found.status), -log(LAWS), running), folder)
+
+
+def meant(status: Status) -> str:
+    """What an exit status says of a soak run."""
+    if status is Status.OPEN:
+        return "something was never put to the test"
+    return "all that was looked at holds" if status is Status.CLEAN else MEANING[status]
+
+
+def replay(file: Path) -> int:
+    """Serve the epoch of a bundle again: alone and, if nothing is amiss then, behind those that had gone before it."""
+    from specqual.contract import Setup
+    from specqual.soak.worker import About, World
+
+    try:
+        bundle = json.loads(file.read_text(encoding="utf-8"))
+        draft = None if bundle["draft"] is None else Path(bundle["draft"])
+        names = ("draft_length", "dtype", "options")
+        rule = Rule(bundle["rule"])
+        setup = Setup(target=Path(bundle["target"]), draft=draft, rule=rule, **{name: bundle[name] for name in names})
+        about = About(bundle["decoder"], setup, bundle["seed"], (bundle["scenario"],))
+        last, behind = (bundle["scenario"], bundle["epoch"]), [tuple(task) for task in bundle["behind"]]
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"--replay: {os.fspath(file)!r} is no bundle ({error})") from None
+    for tasks in ([last], [*behind, last]):
+        world = World(about)
+        played = [world.play(task) for task in tasks][-1]
+        world.close()
+        told = "alone" if len(tasks) == 1 else f"behind {len(behind)} others"
+        print(f"{last[0]}, epoch {last[1]}, {told}: {played.epoch.verdict}")
+        for one in played.epoch.violations:
+            print(f"  {one.oracle}: {one.detail}")
+        if played.epoch.violations:
+            return Status.VIOLATED
+    return Status.CLEAN
