@@ -14,6 +14,7 @@ from specqual.decoder.gpu import codes
 from specqual.decoder.gpu.attention import attention, attention_torch
 from specqual.decoder.gpu.attention_backends import BACK_ENDS
 from specqual.decoder.gpu.spans import Spans
+from specqual.decoder.gpu.splits import Workspace
 from specqual.decoder.view import PAGE
 
 HEADS, KV_HEADS, DIM = 6, 2, 16
@@ -105,3 +106,19 @@ def test_bits_know_nothing_of_span_and_batch(name: str) -> None:
         said = attention(**batch)[2 : 2 + rows]  # type: ignore[arg-type]
         assert torch.equal(said, found[first : first + rows])
         first += rows
+
+
+@pytest.mark.parametrize("name", ["window", "own block with a window", "codes"])
+def test_rows_whose_parts_a_workspace_does_not_hold_go_block_by_block_to_the_same_bits(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dtype, cached, options = CASES[name]
+    call = asked(SAMPLES, dtype, cached, **options)
+    whole = attention(**call)  # type: ignore[arg-type]
+    for rows in (2, 5):
+        numbers = module.numbers_of(rows, HEADS, DIM, module.pieces_of(8, module.cut_of(), "own" in options))
+        room = torch.full((numbers + 64,), torch.nan, device=DEVICE)
+        monkeypatch.setattr(module, "FLOATS", numbers)
+        found = attention(**call, workspace=Workspace(room, ints(0)))  # type: ignore[arg-type]
+        assert torch.equal(found, whole)
+        assert room[numbers:].isnan().all() and not room[:numbers].isnan().all()

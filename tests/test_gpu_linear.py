@@ -11,10 +11,10 @@ from .interpreter import DEVICE  # before any kernel
 
 from specqual.contract.errors import CheckpointError  # isort: skip
 from specqual.contract.quantisation import Format  # isort: skip
-from specqual.decoder.gpu import dense, fp8, linear, nvfp4, nvfp4_layout  # isort: skip
+from specqual.decoder.gpu import dense, fp8, linear, nvfp4, nvfp4_layout, splits  # isort: skip
 from specqual.conformance.definitions import decoded, stored  # isort: skip
 from specqual.decoder.gpu.modules import Stored, module_of  # isort: skip
-from specqual.decoder.gpu.splits import of_size, sizes_of  # isort: skip
+from specqual.decoder.gpu.splits import Workspace, of_size, sizes_of  # isort: skip
 from specqual.decoder.gpu.tiles import WIDTHS, Tile, tile_of, width_of  # isort: skip
 from specqual.reference.fp8 import dequantise_fp8, quantise_fp8  # isort: skip
 from specqual.reference.nvfp4 import dequantise, quantise_nvfp4, unpack, values_of  # isort: skip
@@ -79,6 +79,25 @@ def test_a_row_does_not_depend_on_how_many_there_are_nor_on_the_width_of_a_progr
     for rows in (1, 2, 7, 16, 17, 33, 65):
         assert torch.equal(MODULES[kind].linear(x[:rows], weight, dtype=torch.float32), together[:rows])
     assert torch.equal(MODULES[kind].linear(x[90:97], weight, dtype=torch.float32), together[90:97])
+
+
+@pytest.mark.parametrize("kind", MODULES)
+def test_rows_whose_parts_a_workspace_does_not_hold_go_block_by_block_to_the_same_bits(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weight, _ = laid(kind, draw(OUTPUTS, INPUTS))
+    x = draw(70, INPUTS + 32, seed=1).to(torch.float32 if kind == "float32" else torch.bfloat16)[:, :INPUTS]
+    for tile, rows, blocks in ((TILES[1], 17, 1), (TILES[1], 70, 2), (TILES[0], 70, 1)):
+        whole = MODULES[kind].linear(x[:rows], weight, dtype=torch.float32, tile=tile)
+        least = 2 * 2 * 128 * 32  # numbers that two programs leave in two splits, each 32 rows wide
+        with monkeypatch.context() as patch:
+            patch.setattr(splits, "FLOATS", least)
+            patch.setattr(splits, "width_of", lambda _: 32)
+            assert -(-rows // splits.block_of(OUTPUTS, rows, tile, 32)) == blocks
+            room = Workspace(torch.full((least + 64,), torch.nan, device=DEVICE), of_size(x.device).arrived)
+            found = MODULES[kind].linear(x[:rows], weight, dtype=torch.float32, tile=tile, workspace=room)
+        assert torch.equal(found, whole)
+        assert not room.arrived.any() and room.parts[least:].isnan().all()
 
 
 @pytest.mark.parametrize("kind", MODULES)

@@ -4,6 +4,8 @@ A program reads one piece of the cached positions of one sample and key head, an
 queries. Pieces, and the steps within a piece, lie at fixed absolute positions; each tile goes through the same
 instructions, however many there are; a step that a query does not see leaves its numbers as they are; and the pieces
 are added in their order. So a row's bits depend on its position, on its query and on what it sees, and on nothing else.
+
+Parts lie in a workspace of one size: rows whose parts it does not hold go block after block, each in two launches.
 """
 
 # In a kernel a tuple grows, one value for each tile.
@@ -21,6 +23,7 @@ from .audit import Case
 from .codes import decoded
 from .native import follow, product
 from .spans import Spans
+from .splits import FLOATS, Workspace, owned
 
 QUERIES = 16  # of a tile: rows of a sample, and all heads that share a key head
 HEADS = 4  # that one program adds the pieces of
@@ -48,14 +51,14 @@ def cut_of(depth: int, size: int, cached: int) -> Cut:
 
 
 class Parts(NamedTuple):
-    """What every piece gives for every row and head; pieces of the cache, and behind them the block's own rows."""
+    """What every piece gives for every row of a block and head; pieces of the cache, and behind them the own rows."""
 
-    found: Tensor  # [R, heads, pieces, d] float32
-    best: Tensor  # [R, heads, pieces] float32: the highest score, to base 2
-    mass: Tensor  # [R, heads, pieces] float32
+    found: Tensor  # float32, in the order rows, heads, pieces, d
+    best: Tensor  # float32, rows, heads, pieces: the highest score, to base 2
+    mass: Tensor  # float32, rows, heads, pieces
 
 
-@triton.jit(do_not_specialize=["table_stride", "pieces"])  # a table's width must not decide how a kernel is compiled
+@triton.jit(do_not_specialize=["table_stride", "begin", "size", "pieces"])  # none may decide how this is compiled
 def attention_kernel(
     query_ptr,
     query_stride,
@@ -71,6 +74,8 @@ def attention_kernel(
     found_ptr,
     best_ptr,
     mass_ptr,
+    begin,
+    size,
     pieces,
     scale,
     GROUP: tl.constexpr,
@@ -89,7 +94,8 @@ def attention_kernel(
     sample, head, piece = tl.program_id(2), tl.program_id(1) % KV_HEADS, tl.program_id(1) // KV_HEADS
     first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
     count = tl.load(first_ptr + sample + 1) - first
-    lane = tl.program_id(0) * (TILES * QUERIES)  # of the first query, among those of the sample and key head
+    skip, stop = tl.maximum(begin - first, 0), tl.minimum(begin + size - first, count)  # its rows in this block
+    lane = skip * GROUP + tl.program_id(0) * (TILES * QUERIES)  # the first query, among those of sample and key head
     row = lane // GROUP
     low, end = piece * PIECE, start + count
     if OWN:
@@ -98,19 +104,19 @@ def attention_kernel(
     if WINDOW > 0:
         low = tl.maximum(low, start + row + 1 - WINDOW)
     if CAUSAL:  # nothing behind the last row of these tiles is seen
-        high = tl.minimum(high, start + tl.minimum((lane + TILES * QUERIES - 1) // GROUP, count - 1) + 1)
+        high = tl.minimum(high, start + tl.minimum((lane + TILES * QUERIES - 1) // GROUP, stop - 1) + 1)
     keys_ptr, values_ptr, shift = cache_ptr, cache_ptr + KV_HEADS * PAGE * DEPTH, 0
     if OWN:  # noqa: SIM102 - a constant, and what follows is none
         if piece == pieces - 1:
             low, high = 0, count
             keys_ptr, values_ptr, shift = own_key_ptr, own_value_ptr, start
-    if (row < count) & (low < high):
+    if (row < stop) & (low < high):
         dims = tl.arange(0, DEPTH)
         rows, query, best, mass, found = (), (), (), (), ()
         for tile in tl.static_range(TILES):
             lanes = lane + tile * QUERIES + tl.arange(0, QUERIES)
             place = (first + lanes // GROUP).to(tl.int64) * query_stride + (head * GROUP + lanes % GROUP) * DEPTH
-            real = lanes // GROUP < count
+            real = lanes // GROUP < stop
             query += (tl.load(query_ptr + place[:, None] + dims[None, :], mask=real[:, None], other=0.0),)
             rows += (lanes // GROUP,)
             best += (tl.full([QUERIES], LOWEST, tl.float32),)
@@ -146,15 +152,15 @@ def attention_kernel(
             best, mass, found = next_best, next_mass, next_found
         for tile in tl.static_range(TILES):
             lanes = lane + tile * QUERIES + tl.arange(0, QUERIES)
-            real = lanes // GROUP < count
-            place = (first + lanes // GROUP).to(tl.int64) * (KV_HEADS * GROUP) + head * GROUP + lanes % GROUP
+            real = lanes // GROUP < stop
+            place = (first - begin + lanes // GROUP).to(tl.int64) * (KV_HEADS * GROUP) + head * GROUP + lanes % GROUP
             place = place * pieces + piece
             tl.store(found_ptr + place[:, None] * DEPTH + dims[None, :], found[tile], mask=real[:, None])
             tl.store(best_ptr + place, best[tile], mask=real)
             tl.store(mass_ptr + place, mass[tile], mask=real)
 
 
-@triton.jit(do_not_specialize=["pieces"])
+@triton.jit(do_not_specialize=["begin", "size", "pieces"])
 def gather_kernel(
     found_ptr,
     best_ptr,
@@ -164,6 +170,8 @@ def gather_kernel(
     out_ptr,
     first_ptr,
     start_ptr,
+    begin,
+    size,
     pieces,
     scale,
     ALL: tl.constexpr,
@@ -177,9 +185,10 @@ def gather_kernel(
     UNROLL: tl.constexpr,
 ):
     follow()
-    sample, place = tl.program_id(2), tl.program_id(0)
+    sample = tl.program_id(2)
     first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
-    if place < tl.load(first_ptr + sample + 1) - first:
+    place = tl.maximum(begin - first, 0) + tl.program_id(0)
+    if place < tl.minimum(begin + size, tl.load(first_ptr + sample + 1)) - first:
         row = (first + place).to(tl.int64)
         heads, dims = tl.program_id(1) * HEADS + tl.arange(0, HEADS), tl.arange(0, DEPTH)
         real = heads < ALL
@@ -191,7 +200,7 @@ def gather_kernel(
             if CAUSAL:
                 end = start + place + 1
         best, mass = tl.full([HEADS], LOWEST, tl.float32), tl.zeros([HEADS], tl.float32)
-        found, parts = tl.zeros([HEADS, DEPTH], tl.float32), (row * ALL + heads) * pieces
+        found, parts = tl.zeros([HEADS, DEPTH], tl.float32), ((row - begin) * ALL + heads) * pieces
         for base in range(low // (PIECE * UNROLL) * UNROLL, (end + PIECE - 1) // PIECE, UNROLL):
             for step in tl.static_range(UNROLL):
                 piece = base + step
@@ -235,7 +244,7 @@ def attention(
     causal: bool = True,
     own: tuple[Tensor, Tensor] | None = None,
     gate: Tensor | None = None,
-    parts: Parts | None = None,
+    workspace: Workspace | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Attend from query [R, heads, d] to the cached rows of each sample, scores scaled by d^-0.5: [R, heads, d].
@@ -251,63 +260,70 @@ def attention(
     cut, group = cut_of(depth, query.element_size(), cache.element_size()), heads // kv_heads
     pieces = pieces_of(table.shape[1], cut, own is not None)
     tiles = min(cut.tiles, triton.cdiv(most * group, QUERIES))
-    blocks = triton.cdiv(most * group, tiles * QUERIES)
-    parts = parts_of(rows, heads, depth, pieces, query.device) if parts is None else parts
+    size = min(rows, block_of(heads, depth, pieces, max(1, cut.tiles * QUERIES // group)))
+    workspace = workspace or owned(query.device, numbers_of(size, heads, depth, pieces))
+    parts = parts_of(workspace, size, heads, depth, pieces)
     out = torch.empty(rows, heads, depth, dtype=query.dtype, device=query.device) if out is None else out
     own_key, own_value = (query, query) if own is None else own
-    key_scale, value_scale = scales
-    attention_kernel[blocks, pieces * kv_heads, len(spans.start)](
-        query,
-        query.stride(0),
-        cache,
-        cache.stride(0),
-        table,
-        table.stride(0),
-        *spans,
-        own_key,
-        own_value,
-        own_key.stride(0),
-        *parts,
-        pieces,
-        depth**-0.5 * key_scale * LOG2E,
-        group,
-        kv_heads,
-        depth,
-        window or 0,
-        causal,
-        own is not None,
-        cut.piece,
-        cut.step,
-        tiles,
-        QUERIES,
-        PAGE,
-        num_warps=cut.warps,
-        launch_pdl=True,
-        num_stages=cut.stages,
-        enable_fp_fusion=False,
-    )
     gate_, gate_stride = (query, 0) if gate is None else (gate, gate.stride(0))
-    gather_kernel[most, triton.cdiv(heads, HEADS), len(spans.start)](
-        *parts,
-        gate_,
-        gate_stride,
-        out,
-        *spans,
-        pieces,
-        value_scale,
-        heads,
-        depth,
-        window or 0,
-        causal,
-        own is not None,
-        gate is not None,
-        cut.piece,
-        HEADS,
-        UNROLL,
-        num_warps=4,
-        launch_pdl=True,
-        enable_fp_fusion=False,
-    )
+    key_scale, value_scale = scales
+    longest = min(most, size)  # rows that one sample has in a block
+    for begin in range(0, rows, size):
+        attention_kernel[triton.cdiv(longest * group, tiles * QUERIES), pieces * kv_heads, len(spans.start)](
+            query,
+            query.stride(0),
+            cache,
+            cache.stride(0),
+            table,
+            table.stride(0),
+            *spans,
+            own_key,
+            own_value,
+            own_key.stride(0),
+            *parts,
+            begin,
+            size,
+            pieces,
+            depth**-0.5 * key_scale * LOG2E,
+            group,
+            kv_heads,
+            depth,
+            window or 0,
+            causal,
+            own is not None,
+            cut.piece,
+            cut.step,
+            tiles,
+            QUERIES,
+            PAGE,
+            num_warps=cut.warps,
+            launch_pdl=True,
+            num_stages=cut.stages,
+            enable_fp_fusion=False,
+        )
+        gather_kernel[longest, triton.cdiv(heads, HEADS), len(spans.start)](
+            *parts,
+            gate_,
+            gate_stride,
+            out,
+            *spans,
+            begin,
+            size,
+            pieces,
+            value_scale,
+            heads,
+            depth,
+            window or 0,
+            causal,
+            own is not None,
+            gate is not None,
+            cut.piece,
+            HEADS,
+            UNROLL,
+            num_warps=4,
+            launch_pdl=True,
+            enable_fp_fusion=False,
+        )
     return out
 
 
@@ -316,10 +332,23 @@ def pieces_of(width: int, cut: Cut, own: bool) -> int:
     return -(-width * PAGE // cut.piece) + own
 
 
-def parts_of(rows: int, heads: int, depth: int, pieces: int, device: torch.device) -> Parts:
-    """Room for the parts of so many rows."""
-    shapes = (rows, heads, pieces, depth), (rows, heads, pieces), (rows, heads, pieces)
-    return Parts(*(torch.empty(shape, dtype=torch.float32, device=device) for shape in shapes))
+def numbers_of(rows: int, heads: int, depth: int, pieces: int) -> int:
+    """The float32 numbers of the parts of so many rows; each side begins at a multiple of 16 bytes."""
+    count = rows * heads * pieces
+    return count * depth + 2 * (count + -count % 4)
+
+
+def block_of(heads: int, depth: int, pieces: int, whole: int) -> int:
+    """The rows whose parts a workspace holds, one at least; those of whole programs, if of any."""
+    rows = max(1, FLOATS // numbers_of(1, heads, depth, pieces))
+    return rows // whole * whole or rows
+
+
+def parts_of(workspace: Workspace, rows: int, heads: int, depth: int, pieces: int) -> Parts:
+    """Where the parts of so many rows lie."""
+    count, room = rows * heads * pieces, workspace.parts
+    best, mass = count * depth, count * depth + count + -count % 4
+    return Parts(room[:best], room[best : best + count], room[mass : mass + count])
 
 
 def attention_torch(
@@ -335,7 +364,7 @@ def attention_torch(
     causal: bool = True,
     own: tuple[Tensor, Tensor] | None = None,
     gate: Tensor | None = None,
-    parts: Parts | None = None,
+    workspace: Workspace | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """The same, one sample after the other, in float64."""
@@ -376,7 +405,7 @@ def cases(kind: str, cached: str, heads: int, kv_heads: int, depth: int, own: bo
     exact = dict.fromkeys(("found_ptr", "best_ptr", "mass_ptr"), "*fp32:16")
     counts = dict.fromkeys(("table_ptr", "first_ptr", "start_ptr"), "*i32:16")
     strides = dict.fromkeys(("query_stride", "page_stride", "own_stride", "gate_stride"), "i32:16")
-    numbers = {"table_stride": "i32", "pieces": "i32", "scale": "fp32"}
+    numbers = dict.fromkeys(("table_stride", "begin", "size", "pieces"), "i32") | {"scale": "fp32"}
     known = rounded | exact | counts | strides | numbers | {"cache_ptr": f"*{cached}:16"}
     shared = {"DEPTH": depth, "WINDOW": 2048 * own, "CAUSAL": not own, "OWN": own, "PIECE": cut.piece}
     own_sizes = {"GROUP": group, "KV_HEADS": kv_heads, "STEP": cut.step, "QUERIES": QUERIES, "PAGE": PAGE}

@@ -13,8 +13,9 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from ..view import PAGE
 from . import need
-from .attention import Parts, attention
+from .attention import attention
 from .spans import Spans
+from .splits import Workspace
 
 Attention = Callable[..., Tensor]
 """What `attention.attention` is: queries [R, heads, d] over paged rows, to [R, heads, d]."""
@@ -93,7 +94,7 @@ def attention_sdpa(
     causal: bool = True,
     own: tuple[Tensor, Tensor] | None = None,
     gate: Tensor | None = None,
-    parts: Parts | None = None,
+    workspace: Workspace | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """The same as `attention`, by torch."""
@@ -133,7 +134,7 @@ def attention_flash(
     causal: bool = True,
     own: tuple[Tensor, Tensor] | None = None,
     gate: Tensor | None = None,
-    parts: Parts | None = None,
+    workspace: Workspace | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """The same as `attention`, by flash-attn, in bfloat16. It puts the last row of a sample at its last position."""

@@ -95,9 +95,9 @@ def linear(
         out = torch.empty(len(x), outputs, dtype=dtype or x.dtype, device=x.device)
     return launch(
         dense_kernel,
-        (x, weight, weight if bias is None else bias),
+        (x,),
+        (weight, weight if bias is None else bias),
         out,
-        len(x),
         (inputs, x.stride(0)),
         tile or tile_of(outputs, inputs, kind_of(x.dtype)),
         workspace,

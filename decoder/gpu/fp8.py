@@ -185,9 +185,9 @@ def linear(
         out = torch.empty(len(x), weight.outputs, dtype=dtype or x.dtype, device=x.device)
     return launch(
         fp8_kernel,
-        (x, weight.words, weight.scale, weight.scale if bias is None else bias),
+        (x,),
+        (weight.words, weight.scale, weight.scale if bias is None else bias),
         out,
-        len(x),
         (weight.words.shape[1], weight.inputs, x.stride(0)),
         tile or tile_of(weight.outputs, weight.inputs, "fp8"),
         workspace,

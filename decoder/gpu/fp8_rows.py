@@ -142,13 +142,13 @@ def linear(
     tile: Tile | None = None,
 ) -> Tensor:
     """Quantised rows times weight, e4m3 [outputs, inputs], with scales [outputs], plus a bias: [R, outputs]."""
-    (outputs, inputs), rows = weight.shape, len(x.codes)
-    out = torch.empty(rows, outputs, dtype=dtype, device=weight.device) if out is None else out
+    outputs, inputs = weight.shape
+    out = torch.empty(len(x.codes), outputs, dtype=dtype, device=weight.device) if out is None else out
     return launch(
         rows_kernel,
-        (*x, weight, scale, scale if bias is None else bias),
+        x,
+        (weight, scale, scale if bias is None else bias),
         out,
-        rows,
         (inputs,),
         tile or tile_of(outputs, inputs, "fp8 x fp8"),
         workspace,

@@ -184,9 +184,9 @@ def linear(
         out = torch.empty(len(x), weight.outputs, dtype=dtype or x.dtype, device=x.device)
     return launch(
         nvfp4_kernel,
-        (x, weight.words, weight.scales, weight.outer, weight.outer if bias is None else bias),
+        (x,),
+        (weight.words, weight.scales, weight.outer, weight.outer if bias is None else bias),
         out,
-        len(x),
         (weight.words.shape[1], weight.inputs, x.stride(0)),
         tile or tile_of(weight.outputs, weight.inputs, "nvfp4"),
         workspace,

@@ -175,10 +175,9 @@ def linear(
 ) -> Tensor:
     """Quantised rows [R, inputs] times a weight: [R, outputs] in `dtype`; sums are float32, and rounded once."""
     outputs, inputs = len(weight.codes), weight.codes.shape[1] * 2
-    rows = len(x.codes)
-    out = torch.empty(rows, outputs, dtype=dtype, device=x.codes.device) if out is None else out
-    operands = (*x, weight.codes, weight.scales, weight.outer)
-    return launch(block_kernel, operands, out, rows, (inputs,), TILE, workspace, width=WIDTH, K=DEPTH)
+    out = torch.empty(len(x.codes), outputs, dtype=dtype, device=x.codes.device) if out is None else out
+    operands = (weight.codes, weight.scales, weight.outer)
+    return launch(block_kernel, x, operands, out, (inputs,), TILE, workspace, width=WIDTH, K=DEPTH)
 
 
 def linear_torch(

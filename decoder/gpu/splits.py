@@ -8,6 +8,13 @@ from torch import Tensor
 
 from .tiles import Tile, width_of
 
+FLOATS = 2**25
+"""Numbers of a workspace, 128 MiB: wider passes go through it block of rows after block of rows. It holds what a round
+of 16 samples needs at 4,096 tokens, and one block of the widest programs that `tile_of` knows."""
+
+TILES = 2**14
+"""That count who arrived: as many as have parts in a workspace, and more."""
+
 
 class Workspace(NamedTuple):
     """Room for parts: two launches that may run at once need one each."""
@@ -27,17 +34,24 @@ def parts_of(outputs: int, rows: int, tile: Tile, width: int) -> int:
     return tiles * blocks * splits * tile.outputs * width if splits > 1 else 0
 
 
+def block_of(outputs: int, rows: int, tile: Tile, width: int) -> int:
+    """The rows of one launch: all without splits, else those whose parts a workspace holds, one width at least."""
+    size = parts_of(outputs, width, tile, width)
+    return min(rows, width * max(1, FLOATS // size)) if size else rows
+
+
 def sizes_of(outputs: int, rows: int, tile: Tile, width: int) -> tuple[int, int]:
     """Of a workspace: its parts, and the tiles that count who arrived."""
+    rows = block_of(outputs, rows, tile, width)
     tiles, splits, blocks = grid_of(outputs, rows, tile, width)
     return parts_of(outputs, rows, tile, width), tiles * blocks if splits > 1 else 0
 
 
-def of_size(device: torch.device, parts: int, arrived: int) -> Workspace:
-    """A workspace as `sizes_of` says; a larger one serves as well."""
+def of_size(device: torch.device, parts: int = 0, arrived: int = 0) -> Workspace:
+    """A workspace; one that is larger than all others only where that is asked for."""
     return Workspace(
-        torch.empty(max(parts, 4), dtype=torch.float32, device=device),
-        torch.zeros(max(arrived, 4), dtype=torch.int32, device=device),
+        torch.empty(max(parts, FLOATS), dtype=torch.float32, device=device),
+        torch.zeros(max(arrived, TILES), dtype=torch.int32, device=device),
     )
 
 
@@ -61,9 +75,9 @@ def owned(device: torch.device, parts: int = 0, arrived: int = 0) -> Workspace:
 
 def launch(
     kernel: Any,
+    given: Sequence[Tensor],
     operands: Sequence[Tensor],
     out: Tensor,
-    rows: int,
     sizes: Sequence[int],
     tile: Tile,
     workspace: Workspace | None = None,
@@ -71,30 +85,35 @@ def launch(
     width: int | None = None,
     **constants: Any,
 ) -> Tensor:
-    """Run a linear kernel over `rows` rows and return what it writes, `out` [rows, outputs].
+    """Run a linear kernel over given rows and return what it writes, `out` [rows, outputs].
 
-    A kernel takes its operands, `out`, the workspace, rows and outputs, and its other `sizes`, in this order. Rows are
-    taken `width` at a time, by default as `width_of` says; without rows nothing is launched. Without a workspace, the
-    stream's own is used.
+    A kernel takes what is given by rows, its operands, `out`, the workspace, rows and outputs, and its other `sizes`,
+    in this order. Rows are taken `width` at a time, by default as `width_of` says; without rows nothing is launched,
+    and where a workspace does not hold their parts there are several launches. By default it is the stream's own.
     """
+    rows, outputs = out.shape
     if not rows:
         return out
-    outputs, width = out.shape[1], width or width_of(rows)
+    width = width or width_of(rows)
+    block = block_of(outputs, rows, tile, width)
     workspace = workspace or owned(out.device, *sizes_of(outputs, rows, tile, width))
     warps, stages = tile.at(width)
-    kernel[grid_of(outputs, rows, tile, width)](
-        *operands,
-        out,
-        *workspace,
-        rows,
-        outputs,
-        *sizes,
-        M=tile.outputs,
-        N=width,
-        SPLITS=tile.splits,
-        num_warps=warps,
-        launch_pdl=True,
-        num_stages=stages,
-        **constants,
-    )
+    for begin in range(0, rows, block):
+        goal = out[begin : begin + block]
+        kernel[grid_of(outputs, len(goal), tile, width)](
+            *(side[begin : begin + block] for side in given),
+            *operands,
+            goal,
+            *workspace,
+            len(goal),
+            outputs,
+            *sizes,
+            M=tile.outputs,
+            N=width,
+            SPLITS=tile.splits,
+            num_warps=warps,
+            launch_pdl=True,
+            num_stages=stages,
+            **constants,
+        )
     return out

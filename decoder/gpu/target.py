@@ -98,12 +98,17 @@ class DeviceTarget:
         x, change, tapped = embed(there.ids, self.embedding), None, dict[int, Tensor]()
         for layer in self.layers:
             normed, x = rms_norm(x, layer.tensors["enter_norm"], self.config.eps, change)
-            tapped[layer.index - 1] = x
+            self._tap(tapped, layer.index - 1, x)
             normed, x = rms_norm(x, layer.tensors["mlp_norm"], self.config.eps, self._mix(layer, normed, there, store))
             change = widen(layer, normed)
         normed, x = rms_norm(x, self.gain, self.config.eps, change)
-        tapped[len(self.layers) - 1] = x
+        self._tap(tapped, len(self.layers) - 1, x)
         return normed, torch.cat([tapped[tap] for tap in self.taps], dim=1) if self.taps else x[:, :0]
+
+    def _tap(self, tapped: dict[int, Tensor], layer: int, x: Tensor) -> None:
+        """Keep what a drafter reads, and let all else go."""
+        if layer in self.taps:
+            tapped[layer] = x
 
     def _mix(self, layer: Layer, x: Tensor, there: Told, store: Store) -> Tensor:
         if layer.kind is LayerType.LINEAR:

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from specqual.decoder.arithmetic import Turns
-from specqual.decoder.gpu.attention import attention_torch, cut_of, parts_of, pieces_of
+from specqual.decoder.gpu.attention import attention_torch
 from specqual.decoder.gpu.attention_backends import BACK_ENDS, present
 from specqual.decoder.gpu.block_convolution import block_convolution, block_convolution_torch
 from specqual.decoder.gpu.heads import Place, heads, heads_torch
+from specqual.decoder.gpu.splits import of_size
 from specqual.decoder.view import PAGE
 
 from .bench import Bench, Trial, error
@@ -48,10 +49,9 @@ def attention_trial(
     sides = noise(2, rows, 2, kv_heads, depth).unbind(1) if own else None
     mine = None if sides is None else (sides[0].contiguous(), sides[1].contiguous())
     gate, scales = None if own else noise(3, rows, count * depth), (0.5, 0.25) if cached is E4M3 else (1.0, 1.0)
-    pieces = pieces_of(WIDTH, cut_of(depth, 2, cached.itemsize), own)
     run = partial(
         BACK_ENDS[back_end], query, cache, spans=spans, kv_heads=kv_heads, scales=scales, window=window, causal=not own,
-        own=mine, gate=gate, most=min(rows, each), parts=parts_of(rows, count, depth, pieces, query.device),
+        own=mine, gate=gate, most=min(rows, each), workspace=of_size(query.device),
         out=torch.empty_like(query),
     )  # fmt: skip
 
