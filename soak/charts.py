@@ -1,17 +1,21 @@
 """What a journal shows as plots; each chart comes from what was recorded, and is missing where nothing was."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
-from math import exp, log, log10
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import log, log10
 
 from specqual.conformance.charts import Chart
 from specqual.conformance.plot import Plot, decades, linear, named
+from specqual.conformance.statistics import log_e, mean, product
 
 from .journal import Increment, Journal
+from .night import mixed
 from .series import Life, Segments
 
 MOST_POINTS = 240  # of one line
 LINES = 6  # that have a colour of their own
+LOOKS = 60  # at the evidence of one test
+LEAST = -12.0  # log10 of the smallest e-value that is drawn
 HOUR = 3600.0
 Path = list[tuple[float, float]]
 
@@ -119,7 +123,7 @@ def regrets(bins: Mapping[str, int]) -> Chart | None:
         return None
     edges = sorted(bins, key=edge)
     title = "Regret of judged tokens"
-    plot = Plot(title, named("regret up to, nats", edges), decades("tokens", max(bins.values())))
+    plot = Plot(title, named("regret, nats, from", edges), decades("tokens", max(bins.values())))
     for place, name in enumerate(edges):
         if bins[name]:
             plot.bar(place, log10(bins[name]), f"{bins[name]:,}")
@@ -131,45 +135,44 @@ def regrets(bins: Mapping[str, int]) -> Chart | None:
 
 
 def edge(name: str) -> float:
-    """A bin's upper edge; what is no number is beyond all others."""
+    """A bin's lower edge; what is no number is beyond all others."""
     try:
         return float(name)
     except ValueError:
         return float("inf")
 
 
-def evidence(increments: Iterable[tuple[str, int, Increment]], enough: float) -> list[Chart]:
-    """How log10 E of each test grew over the epochs: their product, and the mean beside it."""
-    found = []
-    ordered = sorted(((one.test, one) for _, _, one in increments), key=lambda pair: pair[0])
-    for test, group in groupby(ordered, key=lambda pair: pair[0]):
-        samples, product, mean, sums = 0.0, Path([(0.0, 0.0)]), Path([(0.0, 0.0)]), (0.0, -float("inf"))
-        for count, (_, one) in enumerate(group, start=1):
+def evidence(journal: Journal, enough: float) -> list[Chart]:
+    """How log10 E of each test grew: of the counts of all epochs together, and the epochs' own as product and mean."""
+    known, found = journal.laws(), list[Chart]()
+    by_test = defaultdict[str, list[Increment]](list)
+    for _, _, one in journal.increments():
+        by_test[one.test].append(one)
+    for test, increments in sorted(by_test.items()):
+        step, samples, sums = -(-len(increments) // LOOKS), 0.0, dict[str, list[int]]()
+        paths = {name: Path([(0.0, 0.0)]) for name in ("all epochs together", "product over epochs", "mean of epochs")}
+        own = list[float]()
+        for count, one in enumerate(increments, start=1):
             samples += one.samples / 1000
-            total, gathered = sums[0] + one.log_e, together(sums[1], one.log_e)
-            sums = total, gathered
-            product.append((samples, total / log(10)))
-            mean.append((samples, (gathered - log(count)) / log(10)))
-        heights = [y for path in (product, mean) for _, y in path]
-        title = f"{test}: evidence against the law"
-        top, low = max(*heights, enough / log(10)), max(min(heights), -30.0)
-        plot = Plot(title, linear("samples, thousands", 0, max(samples, 0.001), 4), linear("e-value, log10", low, top))
+            own.append(one.log_e)
+            for context, row in one.counts.items():
+                sums[context] = [a + b for a, b in zip(sums.get(context, [0] * len(row)), row, strict=True)]
+            if count % step == 0 or count == len(increments):
+                grown = mixed(log_e(known[test, name][0], row, known[test, name][1]) for name, row in sums.items())
+                for path, value in zip(paths.values(), (grown, product(own), mean(own)), strict=True):
+                    path.append((samples, max(value / log(10), LEAST)))
+        heights = [y for path in paths.values() for _, y in path]
+        top, title = max(*heights, enough / log(10)), f"{test}: evidence against the law"
+        plot = Plot(title, linear("samples, thousands", 0, samples, 4), linear("e-value, log10", min(heights), top))
         plot.rule(enough / log(10), "enough to reject")
-        names = "product over epochs", "mean of epochs"
-        for number, path in enumerate((product, mean)):
-            plot.line(thinned(path), number, names[number])
+        for number, (name, path) in enumerate(paths.items()):
+            plot.line(path, number, f"{name}: {path[-1][1]:.2f} at last")
         caption = (
             "An e-value is what fair bets against the claimed law have won; if the claim is true, it is unlikely to "
-            "grow, whenever one stops."
+            f"grow, whenever one stops. What is below {LEAST:g} is drawn there."
         )
-        found.append(Chart(f"evidence-{len(found) + 1}", title, plot.markup(), caption, names))
+        found.append(Chart(f"evidence-{len(found) + 1}", title, plot.markup(), caption, tuple(paths)))
     return found
-
-
-def together(one: float, other: float) -> float:
-    """Log of the sum of two numbers given by their logs."""
-    high, low = max(one, other), min(one, other)
-    return high + log(1 + exp(low - high)) if low > -float("inf") else high
 
 
 GAUGES = (
@@ -197,5 +200,5 @@ def charts(journal: Journal, all_lives: Sequence[Life], clock: Segments, enough:
     found = [acceptance(all_lives)]
     for id, lines, gauge, title, unit, caption in GAUGES:
         found.append(over_time(id, title, unit, lines(all_lives, gauge, clock), hours, caption))
-    found += [*evidence(journal.increments(), enough), regrets(journal.histogram("regret"))]
+    found += [*evidence(journal, enough), regrets(journal.histogram("regret"))]
     return [chart for chart in found if chart is not None]

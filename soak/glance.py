@@ -3,18 +3,18 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log
 
 from .journal import Journal
 from .series import segments
 
+EVIDENCE = "log10 E"  # a gauge of the process that writes
 RECENT = 60.0  # seconds in which a worker's gauges count as its present ones
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
     """What a journal holds at one moment. `now` are gauges of the workers that were heard of lately: sums, and for
-    regret the largest; `log10_e` the highest of the tests, by the product of their epochs."""
+    regret the largest; `log10_e` is that of all laws together, when it was last reckoned."""
 
     seconds: float  # that the run was on
     epochs: int
@@ -33,9 +33,9 @@ def glance(journal: Journal) -> Glance:
     verdicts = Counter(dict(ask("SELECT verdict, count(*) FROM epochs GROUP BY verdict")))
     (violations,) = ask("SELECT count(*) FROM violations").fetchone()
     worked, judged = ask("SELECT total(seconds), total(oracle_seconds) FROM epochs").fetchone()
-    products = [value for (value,) in ask("SELECT total(log_e) FROM evidence GROUP BY test")]
+    told = ask("SELECT value FROM gauges WHERE name = ? ORDER BY time DESC LIMIT 1", (EVIDENCE,)).fetchone()
     (heard,) = ask("SELECT max(time) FROM gauges").fetchone()
-    recent = "SELECT worker, name, value, max(time) FROM gauges WHERE time > ? GROUP BY worker, name"
+    recent = "SELECT worker, name, value, max(time) FROM gauges WHERE time > ? AND worker >= 0 GROUP BY worker, name"
     now, workers = dict[str, float](), set[int]()
     for worker, name, value, _ in ask(recent, ((heard or 0.0) - RECENT,)):
         workers.add(worker)
@@ -48,7 +48,7 @@ def glance(journal: Journal) -> Glance:
         judged / worked if worked else None,
         journal.counts(),
         now,
-        max(products) / log(10) if products else None,
+        told[0] if told else None,
         len(workers),
     )
 
@@ -68,7 +68,7 @@ def words(seen: Glance) -> dict[str, str]:
     found = {
         "on for": clock(seen.seconds),
         "epochs": f"{seen.epochs:,}",
-        **{name: f"{totals[name]:,}" for name in ("requests", "cancellations", "preemptions") if name in totals},
+        **{name: f"{totals[name]:,}" for name in ("requests", "cancelled", "preempted") if name in totals},
         "workers": f"{seen.workers}",
         "tokens/s": f"{now['tokens/s']:,.0f}" if "tokens/s" in now else "",
         "accepted per round": f"{accepted / drafted:.2f}" if drafted else "",

@@ -11,6 +11,7 @@ from specqual.conformance.verdicts import Decision, Status, Verdict
 
 from .journal import Journal
 from .scenarios import SCENARIOS
+from .series import leaks, lives
 
 LAWS = 0.5 * ALPHA  # of the error budget of a run
 CONTEXTS = 64  # laws that a run may test: those that it never came to bet nothing
@@ -97,6 +98,7 @@ def judged(journal: Journal) -> Night:
         "traffic": _traffic(journal, rows, counts),
         "laws": _laws(laws, total),
         "hazards": _hazards(journal, rows),
+        **leaks(lives(journal)),
     }
     return Night(decisions, counts, laws, total)
 

@@ -2,9 +2,12 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import log
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -12,23 +15,24 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 import specqual.conformance
 from specqual.conformance.junit import printable
 from specqual.conformance.kinds.values import short
-from specqual.conformance.verdicts import Decision, Status
+from specqual.conformance.verdicts import MEANING, Status
 
 from .charts import charts
-from .glance import clock, glance, words
+from .glance import EVIDENCE, clock, glance, words
 from .journal import Journal
+from .night import LAWS, Night, judged
+from .scenarios import SCENARIOS
 from .series import lives, segments
 
 NAME = "index.html"
+PAGES = 60.0  # seconds between two renderings
 SHOWN = 20  # violations
 SHOWN_TEXT = 2_000  # characters of one bundle
 HERE = (Path(__file__).parent, Path(specqual.conformance.__path__[0]))  # the style is that of the suite's page
 
 
-def page(
-    journal: Journal, checked: Mapping[str, Decision], status: Status, meaning: str, enough: float, running: bool
-) -> str:
-    """Render what a journal holds, with the verdicts that follow from it; `enough` is the log E that rejects a law."""
+def page(journal: Journal, night: Night, running: bool) -> str:
+    """Render what a journal holds, with the verdicts that follow from it."""
     environment = Environment(
         loader=FileSystemLoader(HERE),
         autoescape=select_autoescape(default=True),
@@ -43,8 +47,8 @@ def page(
         environment.get_template("soak.html.j2").render(
             title=title or "a run that has not begun",
             about={"seed": None} | about,
-            status=int(status),
-            meaning=meaning,
+            status=int(night.status),
+            meaning=meant(night.status),
             running=running,
             seen=seen,
             words=words(seen),
@@ -59,12 +63,30 @@ def page(
                 for scenario, epoch, one in violations[:SHOWN]
             ],
             more=max(0, len(violations) - SHOWN),
-            checked=checked,
-            hazards=dict(sorted(seen.totals.items())),
-            charts=charts(journal, lives(journal), on, enough),
+            checked=night.decisions,
+            hazards=list(hazards(journal)),
+            totals=dict(sorted(night.counts.items())),
+            charts=charts(journal, lives(journal), on, -log(LAWS)),
             segments=list(starts(journal, running)),
         )
     )
+
+
+def meant(status: Status) -> str:
+    """What an exit status says of a soak run."""
+    if status is Status.OPEN:
+        return "something was never put to the test"
+    return "all that was looked at holds" if status is Status.CLEAN else MEANING[status]
+
+
+def hazards(journal: Journal) -> Iterator[dict[str, Any]]:
+    """Each scenario of the run with its epochs, and how often each of its hazards occurred in them."""
+    epochs = dict(journal.connection.execute("SELECT scenario, count(*) FROM epochs GROUP BY scenario"))
+    for name in [*journal.about.get("scenarios", ()), *sorted(epochs)]:
+        if name in epochs or name in SCENARIOS:
+            counts = journal.counts(name)
+            wanted = SCENARIOS[name].hazards if name in SCENARIOS else ()
+            yield {"name": name, "epochs": epochs.pop(name, 0), "counts": {one: counts.get(one, 0) for one in wanted}}
 
 
 def starts(journal: Journal, running: bool) -> list[dict[str, Any]]:
@@ -90,3 +112,29 @@ def write(text: str, folder: Path) -> Path:
     fresh.write_text(text, encoding="utf-8")
     os.replace(fresh, file)
     return file
+
+
+@dataclass
+class Press:
+    """Keeps the page beside a journal up to date, and takes at most a twentieth of the time for it."""
+
+    journal: Journal
+    folder: Path
+    now: Callable[[], float] = monotonic
+
+    def __post_init__(self) -> None:
+        self._next = self.now() + PAGES
+
+    def tick(self) -> None:
+        """Render the page anew, if it is time to."""
+        began = self.now()
+        if began >= self._next:
+            self.print(running=True)
+            self._next = self.now() + max(PAGES, 20 * (self.now() - began))
+
+    def print(self, running: bool) -> Night:
+        """Render the page, and leave what the evidence came to among the gauges."""
+        night = judged(self.journal)
+        self.journal.gauge(-1, {EVIDENCE: night.log_e / log(10)})
+        write(page(self.journal, night, running), self.folder)
+        return night

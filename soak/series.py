@@ -76,7 +76,7 @@ def segments(journal: Journal) -> Segments:
 
 
 def lives(journal: Journal) -> list[Life]:
-    """All gauges, by process, in the order in which the processes began."""
+    """All gauges of workers, by process, in the order in which the processes began."""
     starts = [start for start, _ in segments(journal).spans]
     found: list[Life] = []
     for worker, moments in _by_worker(journal.connection.execute(READ)):
@@ -90,7 +90,7 @@ def lives(journal: Journal) -> list[Life]:
     return sorted(found, key=lambda life: life.moments[0][0])
 
 
-READ = "SELECT worker, time, name, value FROM gauges ORDER BY worker, time"
+READ = "SELECT worker, time, name, value FROM gauges WHERE worker >= 0 ORDER BY worker, time"
 
 
 def _by_worker(rows: Iterable[tuple[int, float, str, float]]) -> Iterator[tuple[int, list[Moment]]]:

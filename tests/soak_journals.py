@@ -8,7 +8,9 @@ from specqual.soak.journal import NAME, Epoch, Increment, Journal, Served, Viola
 HOSTILE = "<script>alert('&')</script>"
 START = 1_700_000_000.0
 ABOUT = {"decoder": "optimised", "target": "nano/hybrid", "draft": "nano/hybrid-dflash2", "seed": 7, "options": {}}
-COUNTS = {"requests": 120, "cancellations": 14, "preemptions": 6, "tokens": 3000, "most regret": 0}
+ABOUT |= {"scenarios": ["mixed", "gaps"]}
+COUNTS = {"requests": 120, "cancelled": 14, "preempted": 6, "tokens": 3000, "rejections": 40, "most steps in a row": 9}
+LAW = (0.5, 0.5)
 
 
 def gauges(minutes: float, slope: float) -> dict[str, float]:
@@ -45,12 +47,13 @@ def written(
                 read = gauges(moment / 6, slope)
                 read["objects Row"] = 3.0 + int(rows * read["requests"])
                 journal.gauge(worker, read, begin + 10 * moment)
+        journal.gauge(-1, {"log10 E": 0.2 * (part + 1)}, begin + half / 2)
         for number in range(part * minutes, (part + 1) * minutes):
-            evidence = Increment("table, ratio", 0.3 * (number % 3 - 1), 500, {"a": (250, 250)})
-            bins = {"regret": {"0": 400, "1e-06": 90 + number, "0.001": 0}}
-            found = Epoch("short mixed", number, "EXACT", f"{number:064x}", COUNTS, (evidence,), bins)
+            evidence = Increment("law table", 0.3 * (number % 3 - 1), 500, {"a": (250, 250)}, {"a": LAW})
+            bins = {"regret": {"0": 400, "1e-6": 90 + number, "1e-3": 1}}
+            found = Epoch("mixed", number, "EXACT", f"{number:064x}", COUNTS, (evidence,), bins)
             if number == 3 and violations:
-                found = Epoch("short mixed", 3, "VIOLATED", "f" * 64, COUNTS, (evidence,), bins, tuple(violations))
+                found = Epoch("mixed", 3, "VIOLATED", "f" * 64, COUNTS, (evidence,), bins, tuple(violations))
             journal.add(segment, found, Served(number % 2, begin + 30 * (number % minutes), 29.0, 8.0))
         if part:
             journal.end(segment, "the time was up")

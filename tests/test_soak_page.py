@@ -4,20 +4,20 @@ import re
 
 import pytest
 
-from specqual.conformance.verdicts import MEANING, Decision, Status, Verdict
 from specqual.soak.charts import GAUGES
+from specqual.soak.glance import glance
 from specqual.soak.journal import Journal, Violation
-from specqual.soak.page import SHOWN, page, write
+from specqual.soak.night import judged
+from specqual.soak.page import PAGES, SHOWN, Press, page, write
 
 from .soak_journals import HOSTILE, written
 
-CHECKED = {"regret of greedy tokens": Decision(Verdict.HOLDS, "14,000 tokens", delta=1e-6)}
 SECTIONS = ("violations", "checked", "hazards", "charts", "run")
-ENOUGH = 14.5
 
 
-def rendered(file, status=Status.CLEAN, running=False, checked=CHECKED) -> str:
-    return page(Journal.read(file), checked, status, MEANING[status], ENOUGH, running)
+def rendered(file, running=False) -> str:
+    journal = Journal.read(file)
+    return page(journal, judged(journal), running)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,8 @@ def clean(tmp_path_factory) -> str:
 def test_every_section_is_there_in_order(clean):
     places = [clean.index(f'class="part" id="{name}"') for name in SECTIONS]
     assert places == sorted(places)
-    assert "HOLDS (≤ 1e-06)" in clean and "Nothing that was looked at." in clean and "exit status 0" in clean
+    assert 'memory stays within its bound</td><td class="verdict holds">HOLDS' in clean
+    assert "Nothing that was looked at." in clean and "exit status 2" in clean  # a scenario had no epoch
 
 
 def test_every_plot_is_there(clean):
@@ -49,13 +50,13 @@ def test_it_is_light_and_dark(clean):
 
 def test_a_violation_is_told_with_its_bundle_and_nothing_in_it_is_markup(tmp_path):
     found = [Violation("regret", f"token 7 {HOSTILE}", {"tokens": [1, 2], "who": HOSTILE})]
-    text = rendered(written(tmp_path, violations=found), Status.VIOLATED)
+    text = rendered(written(tmp_path, violations=found))
     assert "token 7 &lt;script&gt;" in text and "&#34;tokens&#34;: [1, 2]" in text and "<script" not in text
     assert "Nothing that was looked at." not in text and "<b>1</b> epoch VIOLATED" in text
 
 
 def test_of_many_violations_the_first_are_shown_and_the_others_counted(tmp_path):
-    text = rendered(written(tmp_path, violations=[Violation("regret", "off", {})] * (SHOWN + 3)), Status.VIOLATED)
+    text = rendered(written(tmp_path, violations=[Violation("regret", "off", {})] * (SHOWN + 3)))
     assert text.count('class="failure"') == SHOWN and "and 3 more in the journal" in text
 
 
@@ -68,17 +69,32 @@ def test_it_can_be_had_while_a_run_writes_even_before_its_first_epoch(tmp_path):
     journal = Journal.open(tmp_path / "soak.sqlite")
     journal.begin({"seed": 7, "decoder": "optimised", "target": "nano/hybrid"})
     journal.connection.execute("BEGIN IMMEDIATE")  # as in the midst of an epoch's transaction
-    text = rendered(tmp_path / "soak.sqlite", Status.OPEN, running=True, checked={})
+    text = rendered(tmp_path / "soak.sqlite", running=True)
     journal.connection.execute("COMMIT")
     assert "read while it runs" in text and "it runs</td>" in text and "Nothing yet." in text
 
 
-def test_a_hazard_that_never_occurred_stands_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.soak_journals.COUNTS", {"requests": 3, "preemptions": 0, "most wide": 0})
-    text = rendered(written(tmp_path))
-    assert text.count('class="never"') == 1 and '<div class="never"><span>preemptions</span>' in text
+def test_a_hazard_that_never_occurred_stands_out(clean):
+    assert '<span class="never">acceptances 0</span>' in clean and "<span>rejections 1,600</span>" in clean
+    assert "<td>gaps</td><td>0</td>" in clean  # a scenario that had no epoch yet
 
 
 def test_the_page_in_a_folder_is_replaced_at_one_stroke(tmp_path):
     first, second = write("one", tmp_path), write("two", tmp_path)
     assert first == second and second.read_text() == "two" and [f.name for f in tmp_path.iterdir()] == [second.name]
+
+
+def test_a_press_prints_now_and_then_and_takes_little_of_the_time(tmp_path):
+    times = iter([0.0, PAGES - 1, PAGES, PAGES + 9, PAGES + 9, 2 * PAGES + 9, 3 * PAGES + 9])
+    journal = Journal.open(written(tmp_path, minutes=4))
+    press = Press(journal, tmp_path, lambda: next(times))
+    file = tmp_path / "index.html"
+    press.tick()
+    assert not file.exists()
+    press.tick()  # which took nine seconds
+    assert "read while it runs" in file.read_text(encoding="utf-8")
+    file.unlink()
+    press.tick()
+    press.tick()
+    assert not file.exists()
+    assert press.print(running=False).status == 2 and glance(journal).log10_e == pytest.approx(-0.00675, rel=1e-3)

@@ -1,13 +1,14 @@
 """Gauges are read by process and by the time that a run was on, and leaks are judged from them."""
 
-from math import log10
+from math import log, log10
 
 import pytest
 
 from specqual.conformance.verdicts import Verdict
 from specqual.soak.charts import GAUGES, MOST_POINTS, charts, evidence, regrets, thinned
 from specqual.soak.glance import clock, glance, words
-from specqual.soak.journal import Increment, Journal
+from specqual.soak.journal import Epoch, Increment, Journal, Served
+from specqual.soak.night import judged
 from specqual.soak.series import leaks, lives, segments
 
 from .soak_journals import START, written
@@ -66,7 +67,7 @@ def test_a_glance_says_what_is_going_on(journal):
     told = words(seen)
     assert told["on for"] == "0:20:01" and told["requests"] == "4,800" and told["tokens/s"] == "1,200"
     assert told["accepted per round"] == "2.50" and told["memory"] == "900 MB" and told["oracles"] == "28% of the time"
-    assert told["log10 E"] == f"{-0.3 / 2.302585:.2f}" and "device memory" not in told
+    assert told["log10 E"] == "0.40" and "device memory" not in told
 
 
 def test_a_journal_without_anything_is_no_mistake(tmp_path):
@@ -93,13 +94,20 @@ def test_a_thinned_line_keeps_its_peak_and_its_end():
     assert len(found) <= MOST_POINTS + 1 and (1234.0, 99.0) in found and found[-1] == path[-1]
 
 
-def test_the_growth_of_evidence_has_the_product_and_the_mean_of_epochs():
-    steps = [("s", place, Increment("law", value, 10, {})) for place, value in enumerate((2.0, 2.0, -1.0))]
-    (chart,) = evidence(steps, 14.0)
-    assert chart.legend == ("product over epochs", "mean of epochs") and "enough to reject" in chart.svg
+def test_the_growth_of_evidence_is_that_of_all_counts_beside_the_epochs_own(tmp_path):
+    journal = Journal.open(tmp_path / "soak.sqlite")
+    segment = journal.begin({"seed": 1})
+    for number in range(200):  # a coin that is said to be fair, and is not
+        one = Increment("coin", 0.1 * (-1) ** number, 50, {"": (29, 21)}, {"": (0.5, 0.5)})
+        journal.add(segment, Epoch("laws", number, "EXACT", "", evidence=(one,)), Served(0, number, 1.0, 0.0))
+    (chart,) = evidence(journal, 14.5)
+    assert chart.legend == ("all epochs together", "product over epochs", "mean of epochs")
+    grown = judged(journal).laws[0].grown / log(10)
+    assert grown > 14.5 / log(10) and f"all epochs together: {grown:.2f} at last" in chart.svg
+    assert "product over epochs: 0.00 at last" in chart.svg and "enough to reject" in chart.svg
 
 
 def test_the_regret_histogram_is_in_order_and_says_how_many():
-    chart = regrets({"more": 1, "0.001": 10, "0": 1000, "1e-06": 100})
-    assert chart.svg.index(">0<") < chart.svg.index(">1e-06<") < chart.svg.index(">0.001<") < chart.svg.index(">more<")
+    chart = regrets({"more": 1, "1e-3": 10, "0": 1000, "1e-6": 100})
+    assert chart.svg.index(">0<") < chart.svg.index(">1e-6<") < chart.svg.index(">1e-3<") < chart.svg.index(">more<")
     assert "1,111 tokens" in chart.caption and log10(1000) == 3

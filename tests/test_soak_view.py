@@ -47,7 +47,7 @@ def test_a_violation_is_told_at_once_and_once(shown, tmp_path):
         for _ in range(4):
             watch.now += LOOKED
             plain.tick()
-    assert out.getvalue().count("VIOLATED short mixed epoch 3, regret: 0.5 nats at token 7") == 1
+    assert out.getvalue().count("VIOLATED mixed epoch 3, regret: 0.5 nats at token 7") == 1
 
 
 def test_a_terminal_gets_a_dashboard(shown):
@@ -56,5 +56,5 @@ def test_a_terminal_gets_a_dashboard(shown):
         assert isinstance(dashboard, Dashboard)
         dashboard.tick()
     text = out.getvalue()
-    for said in ("specqual soak optimised nano/hybrid", "tokens/s", "worst regret", "short mixed 8", "EXACT 8"):
+    for said in ("specqual soak optimised nano/hybrid", "tokens/s", "worst regret", "mixed 8", "EXACT 8"):
         assert said in text

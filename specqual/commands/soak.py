@@ -4,15 +4,12 @@ import argparse
 import json
 import os
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from rich.console import Console
 
-from specqual.conformance.verdicts import MEANING, Status
+from specqual.conformance.verdicts import Status
 from specqual.contract import Rule
-
-PAGE = 60.0  # seconds between two renderings of the page
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -22,7 +19,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     length.add_argument("--hours", metavar="H", type=float, help="how long to run")
     length.add_argument("--minutes", metavar="M", type=float, help="how long to run (default: 10)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder of --report")
-    parser.add_argument("--report", metavar="DIR", type=Path, help="folder of the journal and the page (default: soak-report)")
+    parser.add_argument(
+        "--report", metavar="DIR", type=Path, help="folder of the journal and the page (default: soak-report)"
+    )
     parser.add_argument("--workers", metavar="N", type=int, default=1, help="processes that serve epochs (default: 1)")
     parser.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only this one; repeatable")
     parser.add_argument("--replay", metavar="FILE", type=Path, help="serve the epoch of a violation's bundle again")
@@ -39,7 +38,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Exit status of the run so far, as the suite has it; 2 also where a hazard never occurred."""
     from specqual.soak.journal import NAME, BadJournal, Journal
-    from specqual.soak.night import judged
+    from specqual.soak.page import Press, meant
     from specqual.soak.run import Soak, stopping
     from specqual.soak.view import view
 
@@ -59,20 +58,17 @@ def run(args: argparse.Namespace) -> int:
     about = asked(args)
     folder.mkdir(parents=True, exist_ok=True)
     journal, console = Journal.open(file), Console()
-    last = [monotonic()]
+    press = Press(journal, folder)
     with view(journal, console) as shown:
 
         def beat(soak: Soak) -> None:
             shown.tick()
-            if monotonic() - last[0] >= PAGE:
-                render(journal, folder, running=True)
-                last[0] = monotonic()
+            press.tick()
 
         soak = Soak(about, journal, args.workers, minutes * 60, beat)
         with stopping(soak):
             how = soak.run()
-    render(journal, folder, running=False)
-    found = judged(journal)
+    found = press.print(running=False)
     for name, decision in found.decisions.items():
         console.print(f"{name}: {decision}", markup=False, highlight=False, soft_wrap=True)
     meaning = meant(found.status)
@@ -97,24 +93,6 @@ def asked(args: argparse.Namespace) -> Any:
             raise BadOption(f"--scenario: there is no {name!r}; there are {', '.join(SCENARIOS)}")
     scenarios = tuple(name for name in SCENARIOS if not args.scenario or name in args.scenario)
     return About(wanted.decoder, wanted.setup, wanted.seed, scenarios)
-
-
-def render(journal: Any, folder: Path, running: bool) -> None:
-    """Write the page beside the journal."""
-    from math import log
-
-    from specqual.soak.night import LAWS, judged
-    from specqual.soak.page import page, write
-
-    found = judged(journal)
-    write(page(journal, found.decisions, found.status, meant(found.status), -log(LAWS), running), folder)
-
-
-def meant(status: Status) -> str:
-    """What an exit status says of a soak run."""
-    if status is Status.OPEN:
-        return "something was never put to the test"
-    return "all that was looked at holds" if status is Status.CLEAN else MEANING[status]
 
 
 def replay(file: Path) -> int:
