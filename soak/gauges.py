@@ -109,16 +109,17 @@ class Meter:
         """All gauges by name, as of now."""
         now = self.clock()
         since, told = now - self._last, self._told
-        self._last, self._told = now, self.tokens
         found = {
             "requests": self.requests,
             "tokens": self.tokens,
-            "tokens/s": (self.tokens - told) / since if since else 0.0,
             "queue": self.live,
             "decoders": len(self.decoders),
             "memory": resident(),
             "worst regret": self.worst,
         }
+        if since >= EVERY:
+            found["tokens/s"] = (self.tokens - told) / since
+            self._last, self._told = now, self.tokens
         devices = {decoder.claims.device for decoder in self.decoders.values()}
         held = [size for size in map(on_device, sorted(devices)) if size is not None]
         if held:

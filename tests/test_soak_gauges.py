@@ -43,7 +43,7 @@ def test_a_meter_is_due_every_ten_seconds_and_rates_are_of_the_time_since(decode
     found = meter.read()
     assert (found["tokens/s"], found["requests"], found["queue"]) == (20 / EVERY, 1, 0)
     assert found["free pages nano"] == decoder.resources()["pages"] and "graph captures nano" not in found
-    assert not meter.due and meter.read()["tokens/s"] == 0
+    assert not meter.due and "tokens/s" not in meter.read()  # a rate of no time
 
 
 def test_acceptance_is_told_by_how_much_was_generated(decoder):
