@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from .journal import Journal
 from .series import segments
@@ -68,7 +70,7 @@ def words(seen: Glance) -> dict[str, str]:
     found = {
         "on for": clock(seen.seconds),
         "epochs": f"{seen.epochs:,}",
-        **{name: f"{totals[name]:,}" for name in ("requests", "cancelled", "preempted") if name in totals},
+        **{name: f"{totals[name]:,}" for name in ("requests", "cancellations", "preemptions") if name in totals},
         "workers": f"{seen.workers}",
         "tokens/s": f"{now['tokens/s']:,.0f}" if "tokens/s" in now else "",
         "accepted per round": f"{accepted / drafted:.2f}" if drafted else "",
@@ -82,3 +84,19 @@ def words(seen: Glance) -> dict[str, str]:
         "violations": f"{seen.violations:,}",
     }
     return {name: text for name, text in found.items() if text}
+
+
+def headline(about: Mapping[str, Any]) -> str:
+    """optimised on small/hybrid with small/hybrid-dflash2"""
+    if not about.get("decoder"):
+        return "a run that has not begun"
+    said = [about["decoder"]]
+    said += [
+        f"{word} {checkpoint(about[name])}" for word, name in (("on", "target"), ("with", "draft")) if about.get(name)
+    ]
+    return " ".join(said)
+
+
+def checkpoint(path: str) -> str:
+    """The end of a checkpoint's path, which names it: small/hybrid."""
+    return "/".join(Path(path).parts[-2:])

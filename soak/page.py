@@ -18,7 +18,7 @@ from specqual.conformance.kinds.values import short
 from specqual.conformance.verdicts import MEANING, Status
 
 from .charts import charts
-from .glance import EVIDENCE, clock, glance, words
+from .glance import EVIDENCE, checkpoint, clock, glance, headline, words
 from .journal import Journal
 from .night import LAWS, Night, judged
 from .scenarios import SCENARIOS
@@ -40,13 +40,13 @@ def page(journal: Journal, night: Night, running: bool) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    seen, about, on = glance(journal), journal.about, segments(journal)
-    violations = journal.violations()
-    title = " ".join(str(about[name]) for name in ("decoder", "target", "draft") if about.get(name))
+    seen, on, violations = glance(journal), segments(journal), journal.violations()
+    about = {"seed": None} | journal.about
+    about |= {name: checkpoint(about[name]) for name in ("target", "draft") if about.get(name)}
     return printable(
         environment.get_template("soak.html.j2").render(
-            title=title or "a run that has not begun",
-            about={"seed": None} | about,
+            title=headline(about),
+            about=about,
             status=int(night.status),
             meaning=meant(night.status),
             running=running,
@@ -82,11 +82,10 @@ def meant(status: Status) -> str:
 def hazards(journal: Journal) -> Iterator[dict[str, Any]]:
     """Each scenario of the run with its epochs, and how often each of its hazards occurred in them."""
     epochs = dict(journal.connection.execute("SELECT scenario, count(*) FROM epochs GROUP BY scenario"))
-    for name in [*journal.about.get("scenarios", ()), *sorted(epochs)]:
-        if name in epochs or name in SCENARIOS:
-            counts = journal.counts(name)
-            wanted = SCENARIOS[name].hazards if name in SCENARIOS else ()
-            yield {"name": name, "epochs": epochs.pop(name, 0), "counts": {one: counts.get(one, 0) for one in wanted}}
+    for name in dict.fromkeys([*journal.about.get("scenarios", ()), *sorted(epochs)]):
+        counts = journal.counts(name)
+        wanted = SCENARIOS[name].hazards if name in SCENARIOS else tuple(counts)
+        yield {"name": name, "epochs": epochs.get(name, 0), "counts": {one: counts.get(one, 0) for one in wanted}}
 
 
 def starts(journal: Journal, running: bool) -> list[dict[str, Any]]:

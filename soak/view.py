@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from .glance import Glance, clock, glance, words
+from .glance import Glance, clock, glance, headline, words
 from .journal import Journal
 
 HEARTBEAT = 60.0  # seconds between two lines
@@ -101,7 +101,7 @@ class Dashboard:
 
 def picture(journal: Journal) -> Panel:
     """What the dashboard shows: the numbers in two columns, scenarios, hazards, and the latest violations."""
-    seen, about = glance(journal), journal.about
+    seen = glance(journal)
     numbers = Table.grid(padding=(0, 2))
     told = list(words(seen).items())
     half = -(-len(told) // 2)
@@ -120,5 +120,4 @@ def picture(journal: Journal) -> Panel:
             whole.add_row(Text.assemble(("\n" + name + "  ", "dim"), " · ".join(texts)))
     for scenario, epoch, one in journal.violations()[-SHOWN:]:
         whole.add_row(Text(f"VIOLATED {scenario} epoch {epoch}, {one.oracle}: {one.detail}", "bold red"))
-    title = " ".join(str(about[name]) for name in ("decoder", "target") if about.get(name))
-    return Panel(whole, title=Text(f"specqual soak {title}".strip()), title_align="left")
+    return Panel(whole, title=Text(f"specqual soak: {headline(journal.about)}"), title_align="left")

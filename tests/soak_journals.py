@@ -7,9 +7,15 @@ from specqual.soak.journal import NAME, Epoch, Increment, Journal, Served, Viola
 
 HOSTILE = "<script>alert('&')</script>"
 START = 1_700_000_000.0
-ABOUT = {"decoder": "optimised", "target": "nano/hybrid", "draft": "nano/hybrid-dflash2", "seed": 7, "options": {}}
-ABOUT |= {"scenarios": ["mixed", "gaps"]}
-COUNTS = {"requests": 120, "cancelled": 14, "preempted": 6, "tokens": 3000, "rejections": 40, "most steps in a row": 9}
+ABOUT = {
+    "decoder": "optimised",
+    "target": "/checkpoints/nano/hybrid",
+    "draft": "/checkpoints/nano/hybrid-dflash2",
+    "seed": 7,
+    "options": {},
+    "scenarios": ["mixed", "gaps"],
+}
+COUNTS = {"requests": 120, "cancellations": 14, "preemptions": 6, "tokens": 3000, "rejections": 40, "most in a row": 9}
 LAW = (0.5, 0.5)
 
 

@@ -32,6 +32,10 @@ def test_every_section_is_there_in_order(clean):
     assert "Nothing that was looked at." in clean and "exit status 2" in clean  # a scenario had no epoch
 
 
+def test_checkpoints_are_named_and_not_where_they_lie(clean):
+    assert "<h1>optimised on nano/hybrid with nano/hybrid-dflash2</h1>" in clean and "/checkpoints" not in clean
+
+
 def test_every_plot_is_there(clean):
     drawn = [id for id, _, gauge, *_ in GAUGES if gauge not in ("device memory", "graph captures")]
     for name in ("acceptance-length", *drawn, "evidence-1", "regret"):

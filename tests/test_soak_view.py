@@ -56,5 +56,5 @@ def test_a_terminal_gets_a_dashboard(shown):
         assert isinstance(dashboard, Dashboard)
         dashboard.tick()
     text = out.getvalue()
-    for said in ("specqual soak optimised nano/hybrid", "tokens/s", "worst regret", "mixed 8", "EXACT 8"):
+    for said in ("specqual soak: optimised on nano/hybrid", "tokens/s", "worst regret", "mixed 8", "EXACT 8"):
         assert said in text
