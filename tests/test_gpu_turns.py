@@ -1,9 +1,9 @@
 """Whole rounds as one graph: token for token, and law for law, what they are in parts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -16,6 +16,7 @@ from specqual.decoder import make
 from specqual.decoder.engine import Engine
 from specqual.decoder.gpu import graphs
 from specqual.decoder.gpu.turn import Seat
+from specqual.decoder.gpu.walks import Way
 
 from .test_gpu_graphs import WHERE
 
@@ -24,18 +25,23 @@ PAIRS = [
     ("nano/window", "nano/window-selector"),
     ("nano/dense", "nano/dense-dflash"),
     ("nano/hybrid", "nano/hybrid-markov"),
-    ("nano/hybrid", None),
 ]
+ALONE = "nano/hybrid", None
+RULES = [Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH]
 PLAIN, WARM = Sampling(temperature=0.0), Sampling(temperature=0.9, top_k=12)
 OWN = Sampling(temperature=0.7, presence_penalty=0.5)  # which the host judges
-SCHEDULE = {"chunk": (16, 64), "lag": (0, 1), "draft": (1, 2, 4)}
+SCHEDULE = {"chunk": (16, 64, 256), "lag": (0, 1), "draft": (0, 1, 2, 4)}
+TEXTS = [tuple((7 * place + text) % 90 for place in range(140)) for text in range(2)]  # whose beginnings are shared
+POLICIES = {"draft_tokens": 14, "draft_context": 100, "bucket": 24}
 
 
-def decoder(pair: tuple[str, str | None], rule: Rule, **options: Any) -> Engine:
+def decoder(pair: tuple[str, str | None], rule: Rule, draft_length: int | None = None, **options: Any) -> Engine:
     target, draft = pair
     found = None if draft is None else Path(fixtures.path(draft))
-    rule = Rule.NONE if draft is None else rule
-    return make(Setup(target=Path(fixtures.path(target)), draft=found, rule=rule, options={"device": WHERE, **options}))
+    there = {"device": WHERE, **options}
+    return make(
+        Setup(target=Path(fixtures.path(target)), draft=found, rule=rule, draft_length=draft_length, options=there)
+    )
 
 
 def poison(engine: Engine) -> None:
@@ -49,16 +55,42 @@ def poison(engine: Engine) -> None:
 
 
 def drawn(chance: Random) -> Request:
-    sampling = chance.choices([PLAIN, WARM, OWN], [6, 3, 1])[0]
-    prompt = tuple(chance.randrange(90) for _ in range(chance.choice([1, 3, 15, 17, 40])))
-    budget = chance.choice([1, 2, 9, 20])
-    return Request(prompt=prompt, max_tokens=budget, sampling=sampling, seed=chance.randrange(99), ignore_eos=True)
+    return Request(
+        prompt=chance.choice(TEXTS)[: chance.choice([1, 3, 15, 17, 40, 65, 80, 129])],
+        max_tokens=chance.choice([1, 2, 9, 20]),
+        sampling=chance.choices([PLAIN, WARM, OWN], [6, 3, 1])[0],
+        seed=chance.randrange(99),
+        n=chance.choice([1, 1, 1, 3]),
+        ignore_eos=chance.random() < 0.5,
+        stop_ids=tuple(chance.randrange(90) for _ in range(chance.choice([0, 0, 6]))),
+    )
+
+
+class Played(NamedTuple):
+    """What an engine says, tick after tick and at the end."""
+
+    events: list[list[Event]]
+    resources: list[Mapping[str, int]]
+    states: list[tuple[Any, ...]]  # of somebody who is in
+    rounds: list[Round]
+    counters: dict[str, int]  # except those of graphs
+
+
+def looked(engine: Engine, request_id: int) -> tuple[Any, ...]:
+    """All that is known of the first sample of a request, to the bit."""
+    try:
+        state = engine.inspect(request_id)
+    except KeyError:  # waits
+        return ()
+    bits = [(name, tensor.numpy().tobytes()) for name, tensor in sorted(state.tensors.items())]
+    return state.length, state.positions, state.pages, state.slot, bits
 
 
 @torch.inference_mode()
-def played(engine: Engine, seed: int, ticks: int) -> tuple[list[list[Event]], list[Round]]:
-    """What an engine says when requests come, are preempted, resumed and cancelled by chance."""
+def played(engine: Engine, seed: int, ticks: int, changing: bool = True) -> Played:
+    """What an engine says when requests come, go and wait by chance, and its schedule changes."""
     chance, events, alive, everybody = Random(seed), list[list[Event]](), list[int](), list[int]()
+    resources, states = list[Mapping[str, int]](), list[tuple[Any, ...]]()
     for tick in range(ticks):
         for _ in range(chance.choice([0, 0, 1, 3]) if len(alive) < 6 else 0):
             alive.append(engine.submit(drawn(chance)))
@@ -66,7 +98,7 @@ def played(engine: Engine, seed: int, ticks: int) -> tuple[list[list[Event]], li
         if alive and chance.random() < 0.3:
             one = chance.choice(alive)
             chance.choice([engine.preempt, engine.resume, engine.resume, engine.cancel])(one)
-        if tick % 7 == 6:
+        if changing and tick % 7 == 6:
             name = chance.choice(list(SCHEDULE))
             value = chance.choice(SCHEDULE[name])
             engine.schedule(**{name: min(value, engine.claims.limits.max_draft) if name == "draft" else value})
@@ -74,7 +106,11 @@ def played(engine: Engine, seed: int, ticks: int) -> tuple[list[list[Event]], li
         events.append(engine.step())
         ended = {event.request_id for event in events[-1] if type(event).__name__ == "Finished"}
         alive = [one for one in alive if one not in ended]
-    return events, [one for request_id in everybody for one in engine.rounds(request_id)]
+        resources.append(engine.resources())
+        states += [looked(engine, one) for one in alive[tick % 3 : tick % 3 + 1]]
+    rounds = [one for request_id in everybody for one in engine.rounds(request_id)]
+    counters = {name: count for name, count in engine.counters().items() if "graph" not in name and "eager" not in name}
+    return Played(events, resources, states, rounds, counters)
 
 
 @pytest.fixture
@@ -84,18 +120,44 @@ def definitions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH])
-@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair[1] or "plain")
+@pytest.mark.parametrize(
+    ("pair", "rule"),
+    [*[(pair, rule) for pair in PAIRS for rule in RULES], (ALONE, Rule.NONE)],
+    ids=lambda one: (one[1] or "plain") if isinstance(one, tuple) else str(one),
+)
 @pytest.mark.usefixtures("definitions")
 def test_captured_rounds_say_what_rounds_in_parts_say(pair: tuple[str, str | None], rule: Rule) -> None:
     most = 12 if pair is PAIRS[0] else 99
-    captured, parts = (decoder(pair, rule, graphs=on, captured=most, samples=5, pages=200) for on in (1, 0))
-    seed = sum(map(ord, f"{pair}{rule}"))
-    assert played(captured, seed, 40) == played(parts, seed, 40)
+    options = {"captured": most, "samples": 5, "prefixes": 8}
+    if rule is Rule.ONE_HOT:
+        options |= POLICIES | ({"selector_rows": 2} if pair in PAIRS[:2] else {})
+    narrow = decoder(pair, rule)._store
+    pages = 5 * narrow.most_pages(40, 64) + narrow.most_pages(149, 256)
+    captured, parts = (decoder(pair, rule, graphs=on, pages=pages, **options) for on in (1, 0))
+    seed = sum(map(ord, f"{pair}{rule}")) + 1  # by which each has whole rounds
+    for mine, theirs in zip(played(captured, seed, 40), played(parts, seed, 40), strict=True):
+        assert mine == theirs
     found = captured.counters()
     assert found["graph_captures"] and found["graph_replays"] and bool(found["graph_evictions"]) == (most == 12)
     whole = {key[0] for key in captured._target.passes.kept}
     assert "turn" in whole or pair[1] == "nano/hybrid-markov"  # whose drafts are the host's
+
+
+@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.SAMPLER_MATCH])
+@pytest.mark.parametrize("length", [0, 4])
+@pytest.mark.usefixtures("definitions")
+def test_a_tick_in_which_nobody_drafts_is_one_round_too(length: int, rule: Rule) -> None:
+    told = list[list[Played]]()
+    for on in (1, 0):
+        engine = decoder(PAIRS[0], rule, draft_length=length, graphs=on)
+        engine.schedule(draft=0)
+        told.append([played(engine, 7, 12, changing=False)])
+        engine.schedule(draft=length)  # what was taken in without drafts is there for those that come
+        told[-1].append(played(engine, 8, 6, changing=False))
+        if on:
+            ways = {key[2] for key in engine._target.passes.kept if key[0] == "turn"}
+            assert ways == ({Way.NOTHING, Way.SELECTOR} if length else {Way.NOTHING})
+    assert told[0] == told[1]
 
 
 @pytest.mark.usefixtures("definitions")
@@ -156,7 +218,7 @@ def test_a_pool_that_is_tight_lets_cached_prefixes_go_alike_in_one_round_and_in_
         assert told[0] == told[1] and told[0][0] == 1 and told[0][2] < 16
 
 
-@pytest.mark.parametrize("rule", [Rule.RATIO, Rule.ONE_HOT, Rule.SAMPLER_MATCH])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.usefixtures("definitions")
 def test_a_slot_without_a_law_ends_the_drafts_alike_in_one_round_and_in_parts(rule: Rule) -> None:
     told = list[list[Any]]()

@@ -163,14 +163,20 @@ class DeviceDrafter:
 
     def _run(self, wanted: Sequence[tuple[Ask, int]], slots: int, store: Store) -> Tensor:
         """The final-normed states [B * slots, H] that predict the positions behind each anchor."""
-        pieces, rows, end = list[Piece](), list[int](), 0
-        for ask, length in wanted:
-            ids, start = block_of(self.config, ask.tokens[-1], length), len(ask.tokens) - 1
-            pieces.append(Piece(ask.memory, ids, start, start, 0))
-            end += len(ids)
-            rows += [min(end - length + slot, end - 1) for slot in range(slots)]
+        pieces, rows = self.laid([(ask.memory, ask.tokens[-1], length) for ask, length in wanted], slots)
         (normed,) = self.target.passes.run("block", partial(self.block, store), pieces, self.streams, store)
         return normed[torch.tensor(rows, device=normed.device)]
+
+    def laid(self, wanted: Sequence[tuple[Memory, int, int]], slots: int) -> tuple[list[Piece], list[int]]:
+        """The blocks of samples by memory, anchor and number of drafts; and of each block the rows that so many slots
+        are read from. Those of slots that it does not have are somebody's, and not looked at."""
+        pieces, rows, end = list[Piece](), list[int](), 0
+        for memory, anchor, length in wanted:
+            ids = block_of(self.config, anchor, length) if length else ()
+            pieces.append(Piece(memory, ids, memory.length, memory.length, 0))
+            end += len(ids)
+            rows += [max(0, min(end - length + slot, end - 1)) for slot in range(slots)]
+        return pieces, rows
 
     def block(self, store: Store, there: Told) -> tuple[Tensor]:
         """The final-normed rows [R, H] of all blocks."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from specqual.contract import Proposal, Rule
 
-from ..drafts import block_of, lengths_of
+from ..drafts import lengths_of
 from ..memory import Memory, Store
 from ..propose import Ask
 from ..row import Row
@@ -64,29 +64,25 @@ class Turn:
         there = packed(pieces, self.target.streams, frame).numpy()
         ends = [frame.rows] * 5 if len(needs) == 5 else [frame.rows] * 4 + [frame.samples] * 3
         wanted = (filled(side, end) for side, end in zip(needs, ends, strict=False))
-        return [there, *self._drafting(pieces, seats, frame), *wanted]
+        return [there, *self._drafting(seats, frame), *wanted]
 
-    def _drafting(self, pieces: Sequence[Piece], seats: Sequence[Seat], frame: Frame) -> list[Array]:
+    def _drafting(self, seats: Sequence[Seat], frame: Frame) -> list[Array]:
         """Blocks, the rows in them that drafts are read from, where the rows of the target's pass get their ids, and
         what walks are told."""
         if self.drafter is None:
             return []
-        rows, source = np.zeros((frame.samples, self.slots), np.int32), list[int]()
+        blocks, known = self.drafter.laid([seat[:3] for seat in seats], self.slots)
+        rows, source = np.zeros(frame.samples * self.slots, np.int32), list[int]()
         anchors, temperature = np.zeros(frame.samples, np.int32), np.zeros(frame.samples, np.float32)
-        uniform, blocks, end = np.zeros((frame.samples, self.slots)), list[Piece](), 0
-        for place, (piece, seat) in enumerate(zip(pieces, seats, strict=True)):
-            ids = block_of(self.drafter.config, seat.anchor, seat.drafts) if seat.drafts else ()
-            blocks.append(piece._replace(ids=ids))
-            end += len(ids)
-            rows[place, : seat.drafts] = range(end - seat.drafts, end)
-            source += [
-                place,
-                *range(frame.samples + place * self.slots, frame.samples + place * self.slots + seat.drafts),
-            ]
+        uniform = np.zeros((frame.samples, self.slots))
+        rows[: len(known)] = known
+        for place, seat in enumerate(seats):
+            first = frame.samples + place * self.slots
+            source += [place, *range(first, first + seat.drafts)]
             anchors[place], temperature[place] = seat.anchor, seat.temperature
             uniform[place, : len(seat.uniform)] = seat.uniform
         block = packed(blocks, self.drafter.streams, frame).numpy()
-        return [block, rows.reshape(-1), filled(np.array(source, np.int32), frame.rows), anchors, temperature, uniform]
+        return [block, rows, filled(np.array(source, np.int32), frame.rows), anchors, temperature, uniform]
 
     def body(self, frame: Frame, way: Way, rule: Rule, sides: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Drafts [B, K], ids and q [B, K, C], accepted [B] and the token behind them [B], by sides on the device.
@@ -96,15 +92,16 @@ class Turn:
         """
         target, drafter, (there, *rest) = self.target, self.drafter, sides
         told = read(there, target.streams, frame)
-        if drafter is None:
-            needs, drafted = demands(rest), certain(told.ids.new_zeros(frame.samples, max(1, self.slots)))
-        else:
-            block, rows, source, anchors, temperature, uniform, *more = rest
-            needs, context = demands(more), read(block, drafter.streams, frame)
-            (normed,) = drafter.block(self.store, context)
-            hidden = normed.index_select(0, rows)
-            drafted = drafter.draft(way, hidden, drafter.logits(hidden), Walks(anchors, temperature, uniform))
-            told = told._replace(ids=torch.cat([anchors, drafted.tokens.flatten()]).index_select(0, source))
+        drafted = certain(told.ids.new_zeros(frame.samples, max(1, self.slots)))
+        if drafter is not None:
+            block, rows, source, anchors, temperature, uniform, *rest = rest
+            context = read(block, drafter.streams, frame)
+            if way is not Way.NOTHING:
+                (normed,) = drafter.block(self.store, context)
+                hidden = normed.index_select(0, rows)
+                drafted = drafter.draft(way, hidden, drafter.logits(hidden), Walks(anchors, temperature, uniform))
+                told = told._replace(ids=torch.cat([anchors, drafted.tokens.flatten()]).index_select(0, source))
+        needs = demands(rest)
         normed, features = target.through(self.store, told)
         claimed = drafted if needs is not None and rule is Rule.RATIO else certain(drafted.tokens)
         verdicts = judged(target.head(normed), told.spans.first, claimed, needs)
@@ -186,11 +183,11 @@ class WholeRounds:
             if not row.rounds or row.memory is None or row.memory.length != row.settled or not plain(row.request):
                 return None, lengths
         if drafter is None:
-            return Way.LIKELIEST, lengths
+            return Way.NOTHING, lengths
         for place, length in zip(asks, lengths_of(drafter.config, list(asks.values())), strict=True):
             lengths[place] = length
         ways = {drafter.way(ask) for place, ask in asks.items() if lengths[place]}
-        way = ways.pop() if len(ways) == 1 else Way.HOST
+        way = Way.NOTHING if not ways else ways.pop() if len(ways) == 1 else Way.HOST
         wide = way is Way.SELECTOR and drafter.codes is not None and drafter.codes.count > MOST
         return None if way is Way.HOST or wide else way, lengths
 

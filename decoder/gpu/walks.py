@@ -22,6 +22,7 @@ from .verdict import Drafted
 class Way(Enum):
     """How the drafts of a block are chosen."""
 
+    NOTHING = "nothing"  # no block has any
     SELECTOR = "selector"
     LIKELIEST = "likeliest"
     HOST = "host"
