@@ -23,9 +23,9 @@ LINES = {  # of this report: the lines of the plan that belong to it, by how the
     "rotary tables": ("rotary",),
     "keys and values": ("target: FP8 keys", "target: bfloat16 keys", "drafter: bfloat16 keys"),
     "states and logs": ("recurrent states", "replay logs"),
-    "buffers at their peak": ("activations", "partial sums", "logits"),
-    "held by the allocator beyond that": ("captured graphs",),
-    "CUDA and its kernels": ("CUDA",),
+    "buffers at their peak": ("tapped features", "activations", "page tables", "workspaces", "logits"),
+    "held by the allocator beyond that": ("captured graphs: a round", "captured graphs: features"),
+    "CUDA, its kernels and graphs": ("CUDA", "captured graphs: CUDA"),
 }
 
 
@@ -53,7 +53,7 @@ def measure(rig: Rig, pair: Pair, clock: Clock, samples: int, context: int, chun
         used = there - free
         held["buffers at their peak"] = peak - sum(held.values())
         held["held by the allocator beyond that"] = reserved - peak
-        held["CUDA and its kernels"] = used - torch.cuda.memory_reserved()
+        held["CUDA, its kernels and graphs"] = used - torch.cuda.memory_reserved()
     else:
         peak = reserved = used = 0
     plan = budget(pair, Load(samples, context, rig.nvfp4_draft))

@@ -1,7 +1,7 @@
 """What the GPU decoder needs of a device's memory for a batch and a context, known before a weight is read.
 
 Weights as their files store them, or the drafter's modules in NVFP4; caches in whole pages; states, logs and buffers by
-their shapes. What Triton, CUDA and captured graphs take is an allowance, named as such.
+their shapes, as `peaks` counts them. What CUDA takes, with kernels and for graphs, is an allowance, named as such.
 """
 
 from collections import Counter
@@ -18,16 +18,19 @@ from specqual.contract.quantisation import Format, Quantisation
 from specqual.contract.requantised import formats_in_nvfp4
 from specqual.contract.schema import Schema, draft_linears, draft_schema, target_linears, target_schema
 
-from ..pages import owners_of, page_bytes
+from ..build import Options
+from ..pages import PAGE, Stream, owners_of, page_bytes
 from ..schedule import LONGEST_CHUNK
 from ..streams import draft_streams, target_streams
-from .splits import parts_of
-from .tiles import WIDTHS, tile_of
+from .graphs import wide
+from .peaks import Row, row_of
+from .splits import FLOATS
 
 MIB = 2**20
 CONTEXT = 512 * MIB  # of CUDA and of loaded kernels: an allowance
-GRAPHS = 512 * MIB  # private pools and parameters of captured rounds: an allowance
-WIDE_ROWS = 3  # float32 rows of the vocabulary held at once per judged token: logits, law, scratch
+GRAPHS = 4 * MIB  # that CUDA keeps of one captured graph: an allowance
+WORKSPACES = 2  # one of the stream that passes are launched on, and one of that on which they are captured
+COPIES = 3  # logits of drafts, of those that are chosen in one of several ways, and of those that go to the host
 SIZES = {"F8_E4M3": 1, "U8": 1, "F32": 4}  # bytes of a stored number; 2 for what a file may hold as any float
 DENSE = Quantisation()
 
@@ -67,8 +70,8 @@ class Item:
 
 def budget(pair: Pair, load: Load) -> list[Item]:
     """Everything that is held at once."""
-    found = [*weights(pair, load.quantise_draft), *caches(pair, load), *states(pair, load), *buffers(pair, load)]
-    found += [Item("CUDA, kernels (allowance)", CONTEXT), Item("captured graphs (allowance)", GRAPHS)]
+    found = [*weights(pair, load.quantise_draft), *caches(pair, load), *states(pair, load)]
+    found += [*buffers(pair, load), *graphs(pair, load), Item("CUDA, kernels (allowance)", CONTEXT)]
     return [item for item in found if item.bytes]
 
 
@@ -106,15 +109,25 @@ def by_format(owner: str, schema: Schema, linears: set[str], kinds: Quantisation
 def caches(pair: Pair, load: Load) -> Iterator[Item]:
     """Keys and values of the target and of the drafter's context, in whole pages at their fullest."""
     end, span = load.context + pair.span, max(LONGEST_CHUNK, pair.span)
-    scales = (1.0, 1.0) if load.fp8_cache or pair.quantisation.kv_scales else None
-    target = target_streams(pair.target, torch.bfloat16, lambda layer: scales)
-    draft = () if pair.draft is None else draft_streams(pair.draft, torch.bfloat16)
+    target, draft = streams_of(pair, load)
     streams = (*target, *draft)
-    owners = owners_of(streams)
-    for name, some in ((f"target: {'FP8' if scales else 'bfloat16'}", target), ("drafter: bfloat16", draft)):
+    owners, narrow = owners_of(streams), any(stream.scales for stream in target)
+    for name, some in ((f"target: {'FP8' if narrow else 'bfloat16'}", target), ("drafter: bfloat16", draft)):
         most = sum(stream.most_pages(end, span) for stream in some if owners[stream.name] == stream.name)
         yield Item(f"{name} keys and values", load.batch * most * page_bytes(streams))
     yield Item("rotary tables", sum(4 * positions * width for positions, width in turns(pair)))
+
+
+def streams_of(pair: Pair, load: Load) -> tuple[tuple[Stream, ...], tuple[Stream, ...]]:
+    """Of the target, and of the drafter."""
+    scales = (1.0, 1.0) if load.fp8_cache or pair.quantisation.kv_scales else None
+    draft = () if pair.draft is None else draft_streams(pair.draft, torch.bfloat16)
+    return target_streams(pair.target, torch.bfloat16, lambda layer: scales), draft
+
+
+def table_of(pair: Pair, load: Load) -> int:
+    """Pages that the table of one stream and request names, at most."""
+    return -(-(load.context + pair.span) // PAGE)
 
 
 def turns(pair: Pair) -> Iterator[tuple[int, int]]:
@@ -139,21 +152,30 @@ def states(pair: Pair, load: Load) -> Iterator[Item]:
 
 
 def buffers(pair: Pair, load: Load) -> Iterator[Item]:
-    """Activations of the widest pass, a chunk of prompt for every request, and logits of every judged row."""
-    config = pair.target
-    rows = load.batch * max(LONGEST_CHUNK, pair.span)
-    modules = list(target_linears(config).values())
-    if pair.draft is not None:
-        modules += draft_linears(pair.draft).values()
-    hidden = (4 + (len(pair.draft.target_layer_ids) if pair.draft else 0)) * config.hidden_size
-    widest = 2 * max(outputs for outputs, _, _ in modules if outputs != config.vocab_size)  # gate and up are fused
-    yield Item("activations", rows * 2 * (hidden + widest + config.intermediate_size))
-    parts = 0
-    for outputs, inputs, _ in modules:
-        tile = max((tile_of(outputs, inputs, kind) for kind in ("dense", "fp8", "nvfp4")), key=lambda tile: tile.splits)
-        parts = max(parts, 4 * parts_of(outputs, rows, tile, WIDTHS[-1]))
-    yield Item("partial sums", parts)
-    yield Item("logits and laws", WIDE_ROWS * 4 * load.batch * pair.span * config.vocab_size)
+    """Of passes as they come: a chunk of prompt for every request, the workspaces, and logits of every judged row."""
+    row, rows = row_of(pair.target, pair.draft), load.batch * max(LONGEST_CHUNK, pair.span)
+    yield Item("tapped features of a prompt pass", rows * row.features)
+    yield Item("activations of a prompt pass", rows * row.activations)
+    yield Item("page tables of a pass", 4 * load.batch * table_of(pair, load) * sum(map(len, streams_of(pair, load))))
+    yield Item("workspaces for parts", WORKSPACES * 4 * FLOATS)
+    yield Item("logits of a round", COPIES * load.batch * pair.span * row.logits)
+
+
+def graphs(pair: Pair, load: Load) -> Iterator[Item]:
+    """What captured graphs hold: all of them share what one round makes, and each keeps what it reads and gives."""
+    row, rows, kept = row_of(pair.target, pair.draft), load.batch * pair.span, Options().captured
+    yield Item("captured graphs: a round", rows * (row.features + row.activations + row.logits))
+    yield Item("captured graphs: features and tables", sum(sorted(shapes(pair, load, row))[-kept:]))
+    yield Item("captured graphs: CUDA (allowance)", kept * GRAPHS)
+
+
+def shapes(pair: Pair, load: Load, row: Row) -> Iterator[int]:
+    """What each frame of a pass keeps that may be captured for this load."""
+    tables = {wide(pages) for pages in range(1, table_of(pair, load) + 1)}
+    streams = sum(map(len, streams_of(pair, load)))
+    for samples in sorted({min(1 << power, load.batch) for power in range(load.batch.bit_length() + 1)}):
+        for most in {1, pair.span}:
+            yield from (samples * (most * row.kept + 4 * pages * streams) for pages in tables)
 
 
 def longest_context(pair: Pair, load: Load, memory: int, step: int = 256) -> int:

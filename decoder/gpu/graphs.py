@@ -138,9 +138,14 @@ def bucket(frame: Frame, store: Store) -> Frame | None:
     if frame.most > longest:
         return None
     samples, most = min(1 << (frame.samples - 1).bit_length(), store.samples), longest if frame.most > 1 else 1
-    steps = -(-frame.pages // PAGES)
+    return Frame(samples, most, samples * most, wide(frame.pages))
+
+
+def wide(pages: int) -> int:
+    """What a table of so many pages is filled up to."""
+    steps = -(-pages // PAGES)
     coarse = max(1, (1 << (steps - 1).bit_length()) // FINE) if steps else 1
-    return Frame(samples, most, samples * most, -(-steps // coarse) * coarse * PAGES)
+    return -(-steps // coarse) * coarse * PAGES
 
 
 class Recorder:
