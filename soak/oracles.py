@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import floor, log10
 from typing import Any
 
@@ -16,15 +16,18 @@ from specqual.conformance.states import first_difference
 from specqual.conformance.statistics import cells, log_e, mean, noise, transform
 from specqual.conformance.twin import look
 from specqual.contract import (
+    Counted,
     FinishReason,
     Proposal,
     Request,
     Round,
+    Sampling,
     ScriptContext,
     Scripted,
     SeedContract,
     Traced,
 )
+from specqual.reference.sampling import filtered, processed
 from specqual.reference.table import TableTarget
 
 from .course import Course, Looked, Outcome
@@ -34,6 +37,9 @@ from .stage import Stage
 
 BITS = 4  # of a token's place in its law
 FILL = 400  # ticks in which a prompt must be filled
+SETTLED = 3  # epochs behind which a decoder has captured nearly all that it will
+FEW_CAPTURES, THRASH = 8, 0.2  # captures of an epoch, and of its ticks: as many are no thrash
+SAMPLED = Sampling(temperature=1.0)  # what a table's law is tested under, biases aside
 LOCAL = 26  # tokens that the reference is given of a far sequence, in front of those it judges
 
 
@@ -163,15 +169,16 @@ def laws(bench: Bench) -> tuple[Increment, ...]:
     known: dict[str, tuple[float, ...]] = {}
     for course in bench.outcome.courses:
         sampling = course.request.sampling
-        if sampling.greedy or sampling.temperature != 1 or sampling.logit_bias or course.refused is not None:
+        if replace(sampling, logit_bias=()) != SAMPLED or course.refused is not None:
             continue
+        above = "".join(f"{token}{bias:+g}|" for token, bias in sampling.logit_bias)
         for ids in course.samples:
             tokens = [*course.request.prompt, *ids]
             for place in range(len(course.request.prompt), len(tokens)):
                 suffix = tokens[max(0, place - target.context) : place]
-                name = ",".join(map(str, suffix))
+                name = above + ",".join(map(str, suffix))
                 if name not in rows:
-                    known[name] = tuple(map(float, target.law(suffix)))
+                    known[name] = law_of(target, suffix, sampling)
                     rows[name] = [0] * target.vocab_size
                 rows[name][tokens[place]] += 1
                 bench.counts["tokens under a law"] += 1
@@ -181,6 +188,13 @@ def laws(bench: Bench) -> tuple[Increment, ...]:
     for name, token in impossible:
         bench.amiss.append(("law", f"token {token} behind {name or 'nothing'}, which has probability zero", None))
     return _increment(f"law {bench.stage.ground.name}", rows, known, 0.0) if not impossible else ()
+
+
+def law_of(target: TableTarget, suffix: Sequence[int], sampling: Sampling) -> tuple[float, ...]:
+    """The law behind these tokens, which are as many as the table looks at."""
+    with np.errstate(divide="ignore"):
+        logits = np.log(np.array(target.law(suffix), dtype=np.float64))
+    return tuple(map(float, filtered(processed(logits, sampling, (), ()), sampling)))
 
 
 def _increment(
@@ -204,6 +218,19 @@ def conservation(bench: Bench) -> None:
             f"{kind} {now.get(kind)} of {count}" for kind, count in fresh.items() if now.get(kind) != count
         )
         bench.amiss.append(("conservation", f"free with nobody served: {told}", None))
+
+
+def captures(bench: Bench) -> None:
+    """Graphs settle: a decoder that has seen some epochs captures few more in a later one."""
+    decoder, stage = bench.stage.decoder, bench.stage
+    if not isinstance(decoder, Counted) or "graph_captures" not in decoder.counters():
+        return
+    now = decoder.counters()["graph_captures"]
+    new, stage.captured = now - stage.captured, now
+    bench.counts["epochs with settled graphs"] += len(stage.behind) >= SETTLED
+    if len(stage.behind) >= SETTLED and new > max(FEW_CAPTURES, THRASH * bench.outcome.ticks):
+        told = f"{new} captures in {bench.outcome.ticks} ticks, behind {len(stage.behind)} epochs"
+        bench.amiss.append(("graphs", told, None))
 
 
 def alone(bench: Bench) -> None:
@@ -297,4 +324,4 @@ def _end(twin: Any, request_id: int) -> None:
     twin.step()
 
 
-ORACLES = (events, regret, alone, repeated, states, conservation)
+ORACLES = (events, regret, alone, repeated, states, conservation, captures)

@@ -60,7 +60,8 @@ SCENARIOS: dict[str, Scenario] = {
         Scenario("far", "far", 1, far(32_900), ("positions beyond 32,768",)),
         Scenario("bad", "nano", 1, bad_requests(80), ("bad requests",)),
         Scenario("gaps", "nano", 1, gaps(80), ("idle ticks",)),
-        Scenario("laws", "table", 10, laws(900), ("tokens under a law", *SPECULATION)),
+        Scenario("laws", "table", 12, laws(400), ("tokens under a law", *SPECULATION)),
+        Scenario("laws steep", "steep", 3, laws(200), ("tokens under a law", *SPECULATION)),
     )
 }
 

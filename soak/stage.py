@@ -58,6 +58,7 @@ GROUNDS = {
             options={"samples": 8, "pages": 150, "prefixes": 8, "remembered": 64},
         ),
         Ground("table", "table/peaked", None, 3, {"samples": 16, "remembered": 64}),
+        Ground("steep", "table/steep", None, 3, {"samples": 16, "remembered": 64}),
         Ground("zeros", "table/zeros", None, 3, {"samples": 16, "remembered": 64}),
         Ground(
             "far",
@@ -78,6 +79,7 @@ class Stage:
     ground: Ground
     run: Run
     behind: list[tuple[str, int]] = field(default_factory=list)
+    captured: int = 0  # graphs of the living decoder, behind its last epoch
     _kept: TemporaryDirectory[str] | None = None
     _decoder: Any = None
     _twin: Any = None
@@ -141,6 +143,7 @@ class Stage:
         if self._decoder is None:
             self._decoder = self._made()
             self.behind.clear()
+            self.captured = 0
             self.free = self.resources()
         return self._decoder
 

@@ -40,7 +40,7 @@ BAD: tuple[tuple[str, dict[str, Any]], ...] = (
     ("top_k", {"sampling": Sampling(temperature=1.0, top_k=-3)}),
     ("logit_bias", {"sampling": Sampling(logit_bias=((10**9, 1.0),))}),
 )
-JUDGED, ALONE, LOOKS = 0.25, 0.06, 0.04  # of requests, requests and ticks
+JUDGED, ALONE, LOOKS = 0.25, 0.06, 0.1  # of requests, requests and ticks
 
 
 def ids(chance: Random, room: Room, length: int) -> tuple[int, ...]:
@@ -76,9 +76,9 @@ def planned(chance: Random, asked: Iterable[Asked], rates: tuple[float, float] =
     return Plan(every, judged=some(rates[0], len(every)), alone=some(rates[1], len(every)), **more)
 
 
-def looks(chance: Random, ticks: int = 80) -> frozenset[int]:
+def looks(chance: Random, ticks: int = 80, rate: float = LOOKS) -> frozenset[int]:
     """Ticks at which a state is looked at."""
-    return frozenset(chance.sample(range(2, ticks), max(1, round(LOOKS * ticks))))
+    return frozenset(chance.sample(range(2, ticks), max(1, round(rate * ticks))))
 
 
 def warm(chance: Random) -> Sampling:
@@ -158,16 +158,21 @@ def pressed(count: int) -> Draw:
 
 
 def conversations(count: int, turns: int) -> Draw:
-    """Conversations that grow turn by turn: each prompt is all that was said so far, and some more."""
+    """Conversations that grow turn by turn: each prompt is all that was said so far, and some more. Beside them, others
+    that begin alike and end close behind what is shared, where a drafter's window still sees it.
+    """
 
     def draw(chance: Random, room: Room) -> Plan:
-        found, last = list[Asked](), dict[int, int]()
+        found, last, stem = list[Asked](), dict[int, int](), ids(chance, room, CHUNK)
         for turn in range(turns):
             for who in range(count):
                 length = chance.randint(20, CHUNK + 10) if turn == 0 else chance.randint(4, 30)
                 request = asked(chance, room, length, chance.randint(6, 18), warm(chance))
                 found.append(Asked(request, follows=last.get(who)))
                 last[who] = len(found) - 1
+                if who % 3 == 0:
+                    ending = ids(chance, room, chance.randint(1, 8))
+                    found.append(Asked(replace(request, prompt=(*stem, *ending), max_tokens=6)))
         more = {
             "live": (8,),
             "schedule": {0: {"chunk": CHUNK}},

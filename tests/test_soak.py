@@ -1,0 +1,162 @@
+"""Soak runs: the same rows however a run is cut up, nothing recorded lost, and faults found that only hours show."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from specqual import fixtures
+from specqual.conformance.verdicts import Status, Verdict
+from specqual.contract import Setup
+from specqual.soak.journal import NAME, BadJournal, Epoch, Journal, Served
+from specqual.soak.night import judged
+from specqual.soak.run import in_process
+from specqual.soak.scenarios import SCENARIOS
+from specqual.soak.worker import About, World
+
+NANO = Setup(target=fixtures.path("nano/hybrid"), draft=fixtures.path("nano/hybrid-dflash2"))
+SHORT = ("bad", "gaps", "laws steep")
+FAULTS = (
+    ("hours:leak_often", "storm", "conservation"),
+    ("hours:dirty", "storm", "regret"),
+    ("hours:wrap_soon", "mixed", "regret"),
+    ("hours:drift", "mixed", "state"),
+    ("pool:m18a", "conversations", "state"),
+)
+
+
+def about(*scenarios: str, decoder: str = "optimised", seed: int = 0) -> About:
+    return About(decoder, NANO, seed, scenarios)
+
+
+def rows(path: Path) -> dict[tuple[str, int], tuple[str, ...]]:
+    """Everything about each epoch that must not depend on when and where it ran."""
+    journal = Journal.read(path)
+    found = {(scenario, epoch): [*told] for scenario, epoch, *told in journal.rows()}
+    for scenario, epoch, one in journal.increments():
+        found[scenario, epoch].append(repr((one.test, one.log_e, one.samples, sorted(one.counts.items()))))
+    for scenario, epoch, name, bins in journal.connection.execute("SELECT * FROM histograms ORDER BY name"):
+        found[scenario, epoch].append(f"{name} {bins}")
+    journal.close()
+    return {key: tuple(told) for key, told in found.items()}
+
+
+def test_a_run_that_was_cut_up_says_what_an_uninterrupted_one_says(tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    in_process(about(*SHORT), Journal.open(whole), 8)
+    for epochs in (1, 3, 4):
+        in_process(about(*SHORT), Journal.open(cut), epochs)
+    assert rows(cut) == rows(whole)
+    assert len(rows(cut)) == 8
+    one, other = judged(Journal.read(cut)), judged(Journal.read(whole))
+    assert one.decisions == other.decisions
+    assert one.log_e == other.log_e
+
+
+def test_a_journal_goes_on_with_its_own_run_only(tmp_path):
+    in_process(about("gaps"), Journal.open(tmp_path / "one"), 1)
+    with pytest.raises(BadJournal, match="seed"):
+        in_process(about("gaps", seed=1), Journal.open(tmp_path / "one"), 1)
+
+
+def test_an_epoch_is_in_the_journal_as_a_whole_or_not_at_all(tmp_path):
+    journal = Journal.open(tmp_path / "one")
+    segment = journal.begin({"seed": 0})
+    served = Served(0, 0.0, 1.0, 0.5)
+    journal.add(segment, Epoch("gaps", 0, Verdict.EXACT, "", {}, (), {"regret": {"0": 1}}), served)
+    with pytest.raises(TypeError):
+        journal.add(segment, Epoch("gaps", 1, Verdict.EXACT, "", {}, (), {"regret": {"0": object()}}), served)
+    assert journal.done() == {("gaps", 0)}
+    assert journal.histogram("regret") == {"0": 1}
+
+
+def command(folder: Path, *more: str) -> list[str]:
+    target, draft = ("--target", str(NANO.target)), ("--draft", str(NANO.draft))
+    scenarios = [word for name in ("gaps", "laws steep") for word in ("--scenario", name)]
+    call = [sys.executable, "-m", "specqual.cli", "soak", "--minutes", "5", "--report", str(folder)]
+    return [*call, *target, *draft, *scenarios, *more]
+
+
+def finished(folder: Path, epochs: int, process: subprocess.Popen[bytes]) -> dict[tuple[str, int], tuple[str, ...]]:
+    """The rows of a run, once it has so many."""
+    file = folder / NAME
+    for _ in range(600):
+        assert process.poll() is None
+        if file.is_file() and file.stat().st_size and len(found := rows(file)) >= epochs:
+            return found
+        time.sleep(0.2)
+    raise AssertionError("too few epochs in two minutes")
+
+
+def test_what_is_recorded_survives_kill_9_and_the_run_goes_on(tmp_path):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    first = subprocess.Popen(command(tmp_path), env=environment, stdout=subprocess.DEVNULL)
+    before = finished(tmp_path, 2, first)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert rows(tmp_path / NAME).items() >= before.items()
+    second = subprocess.Popen(command(tmp_path, "--resume"), env=environment, stdout=subprocess.PIPE)
+    after = finished(tmp_path, len(rows(tmp_path / NAME)) + 1, second)
+    second.send_signal(signal.SIGINT)
+    told = second.communicate()[0].decode()
+    assert after.items() >= before.items()
+    assert "SIGINT" in told
+    assert second.returncode in (Status.CLEAN, Status.OPEN)
+    assert (tmp_path / "index.html").is_file()
+    ends = [how for (how,) in Journal.read(tmp_path / NAME).connection.execute("SELECT how FROM segments")]
+    assert ends == [None, "SIGINT"]
+
+
+@pytest.mark.parametrize(("decoder", "scenario", "oracle"), FAULTS)
+def test_a_planted_fault_is_found_within_two_epochs(decoder, scenario, oracle):
+    world = World(about(scenario, decoder=f"specqual.mutants.{decoder}"))
+    found = [world.play((scenario, number)).epoch for number in range(2)]
+    world.close()
+    assert Verdict.VIOLATED in [epoch.verdict for epoch in found]
+    assert oracle in [one.oracle for epoch in found for one in epoch.violations]
+
+
+def test_graphs_that_thrash_are_found_once_they_should_have_settled():
+    world = World(about("gaps", decoder="specqual.mutants.graphs:m25g"))
+    found = [world.play(("gaps", number)).epoch for number in range(5)]
+    world.close()
+    assert [epoch.verdict for epoch in found[:3]] == [Verdict.EXACT] * 3
+    assert "graphs" in [one.oracle for epoch in found[3:] for one in epoch.violations]
+
+
+def test_a_law_that_leans_by_half_a_percent_is_found(tmp_path):
+    journal = Journal.open(tmp_path / "one")
+    in_process(about("laws steep", decoder="specqual.mutants.hours:lean"), journal, 2)
+    found = judged(journal)
+    assert found.decisions["laws"].verdict is Verdict.VIOLATED
+    assert found.status is Status.VIOLATED
+
+
+def test_a_sound_decoder_is_not_accused_and_every_hazard_of_these_scenarios_occurs(tmp_path):
+    journal = Journal.open(tmp_path / "one")
+    names = ("storm", "pressure", "conversations", "laws steep", "limits")
+    segment, world = journal.begin(about(*names).json()), World(about(*names, seed=3))
+    for name in names:
+        journal.add(segment, world.play((name, 0)).epoch, Served(0, 0.0, 1.0, 0.5))
+    world.close()
+    found = judged(journal)
+    assert {name: decision.verdict for name, decision in found.decisions.items()} == {
+        "traffic": Verdict.EXACT,
+        "laws": Verdict.HOLDS,
+        "hazards": Verdict.EXACT,
+    }
+    assert found.status is Status.CLEAN
+
+
+def test_a_run_in_which_a_hazard_never_occurred_is_open(tmp_path):
+    journal = Journal.open(tmp_path / "one")
+    in_process(about("gaps", "bad"), journal, 0)
+    assert judged(journal).status is Status.OPEN
+
+
+def test_each_scenario_names_hazards():
+    assert all(scenario.hazards for scenario in SCENARIOS.values())
