@@ -105,7 +105,7 @@ def test_what_is_recorded_survives_kill_9_and_the_run_goes_on(tmp_path):
     told = second.communicate()[0].decode()
     assert after.items() >= before.items()
     assert "SIGINT" in told
-    assert second.returncode in (Status.CLEAN, Status.OPEN)
+    assert second.returncode == Status.OPEN  # most of its scenarios' hazards are still to come
     assert (tmp_path / "index.html").is_file()
     ends = [how for (how,) in Journal.read(tmp_path / NAME).connection.execute("SELECT how FROM segments")]
     assert ends == [None, "SIGINT"]
@@ -144,12 +144,9 @@ def test_a_sound_decoder_is_not_accused_and_every_hazard_of_these_scenarios_occu
         journal.add(segment, world.play((name, 0)).epoch, Served(0, 0.0, 1.0, 0.5))
     world.close()
     found = judged(journal)
-    assert {name: decision.verdict for name, decision in found.decisions.items()} == {
-        "traffic": Verdict.EXACT,
-        "laws": Verdict.HOLDS,
-        "hazards": Verdict.EXACT,
-    }
-    assert found.status is Status.CLEAN
+    decided = {name: found.decisions[name].verdict for name in ("traffic", "laws", "hazards")}
+    assert decided == {"traffic": Verdict.EXACT, "laws": Verdict.HOLDS, "hazards": Verdict.EXACT}
+    assert found.status is Status.OPEN  # too short for anything to be said of leaks
 
 
 def test_a_run_in_which_a_hazard_never_occurred_is_open(tmp_path):
