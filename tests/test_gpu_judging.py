@@ -106,6 +106,16 @@ def test_a_neighbour_changes_no_verdict(rule: Rule) -> None:
     assert there(asked, rule) == [there([flight], rule)[0] for flight in asked]
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_infinity_is_above_the_largest_number_whoever_is_in_the_batch(rule: Rule) -> None:
+    asked = flights(1, SETTINGS[:2])
+    for flight in asked:
+        flight.logits[:, 3], flight.logits[:, 60:62] = torch.finfo(torch.float32).max, torch.inf
+    found = there(asked, rule)
+    assert found == [there([flight], rule)[0] for flight in asked] == [here(flight, rule) for flight in asked]
+    assert {one.token for one in found if one is not None} <= {60, 61}
+
+
 PENALTIES: list[dict[str, Any]] = [
     {"presence_penalty": 0.5},
     {"frequency_penalty": 0.5},

@@ -49,6 +49,7 @@ def rows(kind: str, count: int) -> Tensor:
     if kind == "no numbers":
         x[:, 3], x[:, 10:40], x[1:3] = torch.nan, -torch.inf, -torch.inf
         x[4:6, 50], x[4:6, 55] = torch.inf, torch.inf
+        x[5:7, 45] = torch.finfo(torch.float32).max
     return x.to(DEVICE)
 
 

@@ -48,13 +48,13 @@ class Law(NamedTuple):
 
 @triton.jit
 def cleaned(x):
-    """NaN is impossible, and infinity the largest number."""
-    return tl.minimum(tl.where(x == x, x.to(tl.float32), float("-inf")), HIGHEST)
+    """NaN is impossible."""
+    return tl.where(x == x, x.to(tl.float32), float("-inf"))
 
 
 @triton.jit
 def weight(x, best, rate):
-    """Of cleaned logits; a row without any possible id is flat."""
+    """Of cleaned logits; a row without any possible id is flat. Beside infinity every number weighs nothing."""
     return (tl.exp2(tl.where(x == best, 0.0, x - best) * rate) * WHOLE).to(tl.int64)
 
 
@@ -197,8 +197,7 @@ def law(logits: Tensor, filters: Filters, out: Law | None = None) -> Law:
 
 def law_torch(logits: Tensor, filters: Filters, out: Law | None = None) -> Law:
     """The same by sorting whole rows."""
-    highest, whole = HIGHEST.value, WHOLE.value
-    x = logits.float().nan_to_num(nan=-torch.inf, posinf=highest, neginf=-torch.inf)
+    x, whole = cleaned_torch(logits), WHOLE.value
     entries = entries_of(x)
     ranked, ids = entries.sort(dim=1, descending=True)
     temperature = torch.where(filters.temperature > 0, filters.temperature, LOG2E.value)
@@ -217,6 +216,12 @@ def law_torch(logits: Tensor, filters: Filters, out: Law | None = None) -> Law:
     return found if out is None else Law(*(place.copy_(side) for place, side in zip(out, found, strict=True)))
 
 
+def cleaned_torch(logits: Tensor) -> Tensor:
+    """The same, float32 [R, V]."""
+    x = logits.float()
+    return torch.where(x.isnan(), -torch.inf, x)
+
+
 def entries_of(x: Tensor) -> Tensor:
     """What the kernels rank by, int64 [R, V], of cleaned logits."""
     bits = torch.where(x == 0, 0.0, x).view(torch.int32)
@@ -233,7 +238,7 @@ def weights_of(x: Tensor, best: Tensor, rate: Tensor) -> Tensor:
 
 def probabilities(logits: Tensor, law: Law) -> Tensor:
     """The laws as rows [R, V] float64: what they mean, for whoever wants to see all of it."""
-    x = logits.float().nan_to_num(nan=-torch.inf, posinf=HIGHEST.value, neginf=-torch.inf)
+    x = cleaned_torch(logits)
     weights = weights_of(x, law.best, law.rate)
     kept = (entries_of(x) >= law.cut[:, None]) & (weights >= law.floor[:, None])
     return weights.where(kept, 0).double() / law.total[:, None].double()
