@@ -99,6 +99,7 @@ def bundle(
         "dtype": run.setup.dtype,
         "options": {name: str(value) for name, value in run.setup.options.items()},
         "behind": stage.behind[-BEHIND:],
+        "scale": stage.scale,
         "ticks": outcome.ticks,
     }
     course = next((course for course in outcome.courses if course.place == place), None)

@@ -7,6 +7,8 @@ from typing import Any
 
 from specqual.contract import Limits, Request, Script
 
+FEWEST = 4  # requests of an epoch
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -49,7 +51,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a decoder is told to be able to do: what plans are drawn from. `usable` ids may stand in a prompt."""
+    """What a decoder can do as it says: what plans are drawn from. `usable` ids may stand in a prompt; `scale` is what
+    numbers of requests are multiplied by."""
 
     limits: Limits
     usable: tuple[int, ...]
@@ -57,6 +60,11 @@ class Room:
     rejects: bool  # that it is Scripted
     preempts: bool  # that it is Schedulable
     text: Any = None  # a tokenizer's, or None
+    scale: float = 1.0
+
+    def sized(self, count: int) -> int:
+        """So many requests, to scale."""
+        return max(FEWEST, round(count * self.scale))
 
 
 Draw = Callable[[Random, Room], Plan]

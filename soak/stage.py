@@ -78,6 +78,7 @@ class Stage:
 
     ground: Ground
     run: Run
+    scale: float = 1.0
     behind: list[tuple[str, int]] = field(default_factory=list)
     captured: int = 0  # graphs of the living decoder, behind its last epoch
     _kept: TemporaryDirectory[str] | None = None
@@ -192,6 +193,7 @@ class Stage:
             isinstance(decoder, Scripted),
             isinstance(decoder, Schedulable),
             self.lab.text if not self.ground.target else None,
+            self.scale,
         )
 
     @cached_property

@@ -105,7 +105,7 @@ def mixed(count: int) -> Draw:
     """Short mixed shapes, many at a time."""
 
     def draw(chance: Random, room: Room) -> Plan:
-        return planned(chance, drawn(chance, room, count), looks=looks(chance))
+        return planned(chance, drawn(chance, room, room.sized(count)), looks=looks(chance))
 
     return draw
 
@@ -119,7 +119,7 @@ def oscillating(count: int) -> Draw:
             tick: chance.choice(({"bucket": 32}, {"bucket": 1}, {"lag": 1}, {"lag": 0}, {"chunk": 16}, {"chunk": 256}))
             for tick in range(2, 60, 5)
         }
-        found = drawn(chance, room, count)
+        found = drawn(chance, room, room.sized(count))
         return planned(chance, found, live=live, schedule=schedule, period=60, looks=looks(chance))
 
     return draw
@@ -131,7 +131,7 @@ def storm(count: int) -> Draw:
     def draw(chance: Random, room: Room) -> Plan:
         found = [
             replace(one, cancel=chance.choice((0, 0, 1, 1, 2, 3, 4, 6))) if chance.random() < 0.5 else one
-            for one in drawn(chance, room, count)
+            for one in drawn(chance, room, room.sized(count))
         ]
         schedule = {7: {"lag": 1}, 19: {"lag": 0}, 23: {"chunk": 16}, 37: {"chunk": 256}}
         return planned(chance, found, live=(24,), schedule=schedule, period=41, looks=looks(chance))
@@ -144,7 +144,7 @@ def pressed(count: int) -> Draw:
 
     def draw(chance: Random, room: Room) -> Plan:
         found = list[Asked]()
-        for place in range(count):
+        for place in range(room.sized(count)):
             length, budget = chance.choice((3, PAGE, 20, 33, 48)), chance.randint(4, 16)
             request = asked(chance, room, length, budget, warm(chance), 2 if place % 9 == 4 else 1)
             start = chance.randint(1, 5)
@@ -165,7 +165,7 @@ def conversations(count: int, turns: int) -> Draw:
     def draw(chance: Random, room: Room) -> Plan:
         found, last, stem = list[Asked](), dict[int, int](), ids(chance, room, CHUNK)
         for turn in range(turns):
-            for who in range(count):
+            for who in range(room.sized(count)):
                 length = chance.randint(20, CHUNK + 10) if turn == 0 else chance.randint(4, 30)
                 request = asked(chance, room, length, chance.randint(6, 18), warm(chance))
                 found.append(Asked(request, follows=last.get(who)))
@@ -190,7 +190,7 @@ def tempered(count: int) -> Draw:
 
     def draw(chance: Random, room: Room) -> Plan:
         found = list[Asked]()
-        for _ in range(count):
+        for _ in range(room.sized(count)):
             sampling = chance.choice((*WARM, *PENALISED))
             found.append(Asked(asked(chance, room, chance.choice(SHORT), chance.randint(2, 12), sampling)))
         return planned(chance, found, looks=looks(chance))
@@ -204,7 +204,7 @@ def undrafted(count: int) -> Draw:
     def draw(chance: Random, room: Room) -> Plan:
         most = room.limits.max_draft
         schedule = {0: {"draft": 0}, 40: {"draft": min(1, most)}, 50: {"draft": most}, 60: {"draft": 0}}
-        found = drawn(chance, room, count)
+        found = drawn(chance, room, room.sized(count))
         return planned(chance, found, schedule=schedule, period=100, looks=looks(chance))
 
     return draw
@@ -288,7 +288,7 @@ def bad_requests(count: int) -> Draw:
     def draw(chance: Random, room: Room) -> Plan:
         good = asked(chance, room, 4, 4)
         wrong = tuple((field, replace(good, **changes)) for field, changes in chance.sample(BAD, len(BAD)))
-        return planned(chance, drawn(chance, room, count), bad=wrong, looks=looks(chance, 30))
+        return planned(chance, drawn(chance, room, room.sized(count)), bad=wrong, looks=looks(chance, 30))
 
     return draw
 
@@ -298,7 +298,7 @@ def gaps(count: int) -> Draw:
 
     def draw(chance: Random, room: Room) -> Plan:
         live = (16,) * 8 + (0,) * 30
-        return planned(chance, drawn(chance, room, count), live=live, idle=40)
+        return planned(chance, drawn(chance, room, room.sized(count)), live=live, idle=40)
 
     return draw
 
@@ -308,7 +308,7 @@ def laws(count: int) -> Draw:
 
     def draw(chance: Random, room: Room) -> Plan:
         found = list[Asked]()
-        for _ in range(count):
+        for _ in range(room.sized(count)):
             request = asked(chance, room, chance.randint(1, 4), chance.randint(8, 32), Sampling(temperature=1.0))
             found.append(Asked(request, cancel=chance.randint(1, 8) if chance.random() < 0.03 else None))
         script = tabled(chance.randrange(2**63), room) if room.rejects else None

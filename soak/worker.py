@@ -33,6 +33,7 @@ class About:
     setup: Setup
     seed: int
     scenarios: tuple[str, ...]
+    scale: float = 1.0  # of the numbers of requests
 
     def json(self) -> dict[str, Any]:
         setup = self.setup
@@ -46,6 +47,7 @@ class About:
             "options": {name: str(value) for name, value in setup.options.items()},
             "seed": self.seed,
             "scenarios": list(self.scenarios),
+            "scale": self.scale,
         }
 
     def tasks(self) -> Iterator[Task]:
@@ -66,7 +68,7 @@ class World:
 
     def stage(self, name: str) -> Stage:
         if name not in self.stages:
-            self.stages[name] = Stage(GROUNDS[name], self.run)
+            self.stages[name] = Stage(GROUNDS[name], self.run, self.about.scale)
         return self.stages[name]
 
     def play(self, task: Task, gauges: Callable[[dict[str, float]], None] | None = None) -> Played:

@@ -30,7 +30,7 @@ FAULTS = (
 
 
 def about(*scenarios: str, decoder: str = "optimised", seed: int = 0) -> About:
-    return About(decoder, NANO, seed, scenarios)
+    return About(decoder, NANO, seed, scenarios, 0.25)
 
 
 def rows(path: Path) -> dict[tuple[str, int], tuple[str, ...]]:
@@ -77,7 +77,8 @@ def test_an_epoch_is_in_the_journal_as_a_whole_or_not_at_all(tmp_path):
 def command(folder: Path, *more: str) -> list[str]:
     target, draft = ("--target", str(NANO.target)), ("--draft", str(NANO.draft))
     scenarios = [word for name in ("gaps", "laws steep") for word in ("--scenario", name)]
-    call = [sys.executable, "-m", "specqual.cli", "soak", "--minutes", "5", "--report", str(folder)]
+    code = "import sys; from specqual.cli import main; sys.exit(main())"
+    call = [sys.executable, "-c", code, "soak", "--minutes", "5", "--scale", "0.25", "--report", str(folder)]
     return [*call, *target, *draft, *scenarios, *more]
 
 

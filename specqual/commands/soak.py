@@ -24,6 +24,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument("--workers", metavar="N", type=int, default=1, help="processes that serve epochs (default: 1)")
     parser.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only this one; repeatable")
+    parser.add_argument("--scale", metavar="X", type=float, default=1.0, help="times as many requests an epoch")
     parser.add_argument("--replay", metavar="FILE", type=Path, help="serve the epoch of a violation's bundle again")
     parser.add_argument("--decoder", default="optimised", metavar="NAME", help="as in the suite (default: optimised)")
     parser.add_argument("--target", metavar="DIR", help="target checkpoint (default: as in the suite)")
@@ -49,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
     minutes = args.hours * 60 if args.hours is not None else 10.0 if args.minutes is None else args.minutes
     if not 0 < minutes < float("inf"):
         raise ValueError(f"--minutes: must be more than none, got {minutes}")
+    if not 0 < args.scale <= 100:
+        raise ValueError(f"--scale: must be more than none and at most 100, got {args.scale}")
     folder = args.report or Path("soak-report")
     file = folder / NAME
     if args.resume and not file.is_file():
@@ -92,7 +95,7 @@ def asked(args: argparse.Namespace) -> Any:
         if name not in SCENARIOS:
             raise BadOption(f"--scenario: there is no {name!r}; there are {', '.join(SCENARIOS)}")
     scenarios = tuple(name for name in SCENARIOS if not args.scenario or name in args.scenario)
-    return About(wanted.decoder, wanted.setup, wanted.seed, scenarios)
+    return About(wanted.decoder, wanted.setup, wanted.seed, scenarios, args.scale)
 
 
 def replay(file: Path) -> int:
@@ -106,7 +109,7 @@ def replay(file: Path) -> int:
         names = ("draft_length", "dtype", "options")
         rule = Rule(bundle["rule"])
         setup = Setup(target=Path(bundle["target"]), draft=draft, rule=rule, **{name: bundle[name] for name in names})
-        about = About(bundle["decoder"], setup, bundle["seed"], (bundle["scenario"],))
+        about = About(bundle["decoder"], setup, bundle["seed"], (bundle["scenario"],), bundle["scale"])
         last, behind = (bundle["scenario"], bundle["epoch"]), [tuple(task) for task in bundle["behind"]]
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"--replay: {os.fspath(file)!r} is no bundle ({error})") from None
