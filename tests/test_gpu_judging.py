@@ -16,7 +16,7 @@ from specqual.contract.checkpoint import open_draft, open_target
 from specqual.decoder import drafts
 from specqual.decoder.flight import Flight
 from specqual.decoder.gpu import top
-from specqual.decoder.gpu.carry import brought, carried, together
+from specqual.decoder.gpu.carry import brought, carried, picked, together
 from specqual.decoder.gpu.judging import MOST, DeviceJudge
 from specqual.decoder.gpu.walks import Codes, likeliest, proposals, walked, walks_of
 from specqual.decoder.memory import Memory
@@ -241,3 +241,9 @@ def test_rows_that_lie_behind_each_other_are_not_copied() -> None:
     assert together(parts).data_ptr() == rows.data_ptr() and torch.equal(together(parts), rows)
     assert torch.equal(together(parts[1:]), rows[2:])
     assert torch.equal(together([parts[1], parts[0], parts[1]]), torch.cat([rows[2:3], rows[:2], rows[2:3]]))
+
+
+def test_rows_are_picked_where_they_lie() -> None:
+    rows = torch.randn(6, 5, 2, device=WHERE)
+    assert torch.equal(picked(rows, [4, 0, 4]), torch.stack([rows[4], rows[0], rows[4]]))
+    assert picked(rows, []).shape == (0, 5, 2)

@@ -14,7 +14,13 @@ KINDS = {np.dtype(np.int32): torch.int32, np.dtype(np.float32): torch.float32, n
 
 def carried(sides: Sequence[Array], device: torch.device) -> list[Tensor]:
     """Arrays of int32, float32 and float64 as tensors on the device, each aligned to 16 bytes."""
-    return parted(joined(sides).to(device, non_blocking=True), sides)
+    return parted(pinned(joined(sides), device).to(device, non_blocking=True), sides)
+
+
+def pinned(flat: Tensor, device: torch.device) -> Tensor:
+    """The same, from where a copy to the device lets the host go on. Torch keeps that memory, and gives it to nobody
+    else before the copy is over."""
+    return flat.pin_memory() if device.type == "cuda" else flat
 
 
 def joined(sides: Sequence[Array]) -> Tensor:
@@ -41,6 +47,11 @@ def brought(parts: Sequence[Tensor]) -> list[Array]:
     words = torch.cat([part.reshape(-1).view(torch.int32) for part in parts]).cpu()
     found = torch.split(words, [part.numel() * part.itemsize // 4 for part in parts])
     return [side.clone().view(part.dtype).view(part.shape).numpy() for side, part in zip(found, parts, strict=True)]
+
+
+def picked(x: Tensor, places: Sequence[int]) -> Tensor:
+    """Those of x [n, ...] that stand in these places, with no wait for the device."""
+    return x.index_select(0, *carried([np.array(places, np.int32)], x.device))
 
 
 def together(parts: Sequence[Tensor]) -> Tensor:

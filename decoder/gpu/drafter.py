@@ -18,6 +18,7 @@ from ..pages import Stream
 from ..propose import Ask
 from ..streams import draft_streams
 from .block_convolution import block_convolution
+from .carry import picked
 from .embedding import embed
 from .gated import silu_mul
 from .heads import Turns, heads
@@ -165,7 +166,7 @@ class DeviceDrafter:
         """The final-normed states [B * slots, H] that predict the positions behind each anchor."""
         pieces, rows = self.laid([(ask.memory, ask.tokens[-1], length) for ask, length in wanted], slots)
         (normed,) = self.target.passes.run("block", partial(self.block, store), pieces, self.streams, store)
-        return normed[torch.tensor(rows, device=normed.device)]
+        return picked(normed, rows)
 
     def laid(self, wanted: Sequence[tuple[Memory, int, int]], slots: int) -> tuple[list[Piece], list[int]]:
         """The blocks of samples by memory, anchor and number of drafts; and of each block the rows that so many slots

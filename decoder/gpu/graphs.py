@@ -15,6 +15,7 @@ from torch import Tensor
 from ..counts import Counts
 from ..memory import Store
 from ..pages import Stream
+from .carry import pinned
 from .rounds import Frame, Piece, frame_of, packed, read, told
 from .splits import Workspace, owned
 
@@ -58,7 +59,7 @@ class Graph(NamedTuple):
 
     def replay(self, flat: Tensor, inputs: Sequence[Tensor]) -> None:
         """Run over what is packed here, and over these rows."""
-        self.flat.copy_(flat, non_blocking=True)
+        self.flat.copy_(pinned(flat, self.flat.device), non_blocking=True)
         for own, given in zip(self.inputs, inputs, strict=True):
             own[: len(given)].copy_(given)
         self.recorded.again()

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..memory import Memory
 from ..pages import Stream
+from .carry import pinned
 from .spans import Ledger, Spans
 
 
@@ -93,4 +94,4 @@ def read(flat: Tensor, streams: Sequence[Stream], frame: Frame) -> Told:
 def told(pieces: Sequence[Piece], streams: Sequence[Stream], device: torch.device) -> Told:
     """The same, on the device."""
     frame = frame_of(pieces, streams)
-    return read(packed(pieces, streams, frame).to(device, non_blocking=True), streams, frame)
+    return read(pinned(packed(pieces, streams, frame), device).to(device, non_blocking=True), streams, frame)

@@ -21,6 +21,7 @@ from ..streams import target_streams
 from ..weights import kv_scales
 from .attention import attention
 from .attention_backends import Attention
+from .carry import picked
 from .embedding import embed
 from .graphs import Passes
 from .heads import Turns
@@ -124,7 +125,7 @@ class DeviceTarget:
             rows += range(end - count, end)
         if not rows:
             return tuple(torch.zeros(0, self.vocab_size) for _ in spans)
-        return torch.split(self.head(x[torch.tensor(rows, device=self.device)]), counts)
+        return torch.split(self.head(picked(x, rows)), counts)
 
     def head(self, normed: Tensor) -> Tensor:
         """Logits [R, V] float32 of normed rows."""

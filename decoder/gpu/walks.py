@@ -12,7 +12,7 @@ from torch import Tensor
 from specqual.contract import CompactLaw, Proposal
 
 from ..propose import Ask
-from .carry import Array, brought, carried
+from .carry import Array, brought, carried, picked
 from .judging import certain
 from .selector import Candidates, select
 from .top import argmax, top
@@ -111,4 +111,4 @@ def blocks_of(x: Tensor, places: Sequence[int], slots: int) -> Tensor:
     """The rows [B K, n] of some blocks of K rows; of all of them, the very tensor."""
     if len(places) * slots == len(x):
         return x
-    return x.view(-1, slots, x.shape[1])[torch.tensor(places, device=x.device)].flatten(0, 1)
+    return picked(x.view(-1, slots, x.shape[1]), places).flatten(0, 1)
