@@ -21,7 +21,7 @@ from torch import Tensor
 from ..view import PAGE
 from .audit import Case
 from .codes import decoded
-from .native import follow, product
+from .native import product
 from .spans import Spans
 from .splits import FLOATS, Workspace, owned
 
@@ -42,12 +42,12 @@ class Cut(NamedTuple):
     stages: int
 
 
-CUTS = {(256, 2, 2): Cut(128, 64, 3, 8, 2), (256, 2, 1): Cut(128, 32, 3, 8, 2)}
+CUTS = {(256, 2, 2): Cut(128, 64, 3, 8, 2), (256, 2, 1): Cut(128, 64, 3, 8, 1)}
 """By head size, and bytes of a number of queries and of the cache."""
 
 
 def cut_of(depth: int, size: int, cached: int) -> Cut:
-    return CUTS.get((depth, size, cached), Cut(128, 32, 2, 4, 3) if size == 2 else Cut(128, 16, 1, 4, 2))
+    return CUTS.get((depth, size, cached), Cut(128, 64, 2, 4, 2) if size == 2 else Cut(128, 16, 1, 4, 2))
 
 
 class Parts(NamedTuple):
@@ -90,7 +90,6 @@ def attention_kernel(
     QUERIES: tl.constexpr,
     PAGE: tl.constexpr,
 ):
-    follow()
     sample, head, piece = tl.program_id(2), tl.program_id(1) % KV_HEADS, tl.program_id(1) // KV_HEADS
     first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
     count = tl.load(first_ptr + sample + 1) - first
@@ -184,7 +183,6 @@ def gather_kernel(
     HEADS: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
-    follow()
     sample = tl.program_id(2)
     first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
     place = tl.maximum(begin - first, 0) + tl.program_id(0)
@@ -297,7 +295,6 @@ def attention(
             QUERIES,
             PAGE,
             num_warps=cut.warps,
-            launch_pdl=True,
             num_stages=cut.stages,
             enable_fp_fusion=False,
         )
@@ -321,7 +318,6 @@ def attention(
             HEADS,
             UNROLL,
             num_warps=4,
-            launch_pdl=True,
             enable_fp_fusion=False,
         )
     return out

@@ -6,7 +6,6 @@ import triton.language as tl
 from torch import Tensor
 
 from .audit import Case
-from .native import follow
 
 COLUMNS = 1024  # of a program
 WARPS = 4
@@ -28,7 +27,6 @@ def block_convolution_kernel(
     ADDED: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    follow()
     slot, sample = tl.program_id(1), tl.program_id(2)
     first = tl.load(first_ptr + sample)
     if slot < tl.load(first_ptr + sample + 1) - first:
@@ -82,7 +80,6 @@ def block_convolution(
         residual is not None,
         COLUMNS,
         num_warps=WARPS,
-        launch_pdl=True,
         enable_fp_fusion=False,
     )
     return out

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn.functional import silu, softplus
 
 from .audit import Case
-from .native import follow
 from .recurrence import Consumed
 from .spans import Ledger, Log, Spans
 
@@ -57,7 +56,6 @@ def convolution_kernel(
     LANES: tl.constexpr,
     HELD: tl.constexpr,
 ):
-    follow()
     sample, head = tl.program_id(1), tl.program_id(0)
     first = tl.load(first_ptr + sample)
     count = tl.load(first_ptr + sample + 1) - first
@@ -224,7 +222,6 @@ def convolution(
         triton.next_power_of_2(value_heads),
         triton.next_power_of_2(history),
         num_warps=WARPS,
-        launch_pdl=True,
         enable_fp_fusion=False,
     )
     return out

@@ -8,8 +8,8 @@ import triton.language as tl
 from torch import Tensor
 
 from .audit import Case
-from .emit import emit
-from .native import AHEAD, follow, prefetch, product
+from .emit import emit, per_output
+from .native import product
 from .shapes import Variant, case, variants
 from .splits import Workspace, launch
 from .tiles import WIDTHS, Tile, tile_of
@@ -39,16 +39,12 @@ def dense_kernel(
 ):
     share = tl.cdiv(tl.cdiv(inputs, K), SPLITS) * K
     first = tl.program_id(1) * share
-    begin = weight_ptr + (tl.program_id(0) * M).to(tl.int64) * inputs + first
-    size: tl.constexpr = weight_ptr.dtype.element_ty.primitive_bitwidth // 8
-    there = tl.where(first * size + AHEAD * 128 <= inputs * size, outputs - tl.program_id(0) * M, 0)
-    prefetch(begin, inputs * size, there, AHEAD, M)
-    follow()
     m, n = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N)
     k = first + tl.arange(0, K)
     weight = weight_ptr + tl.minimum(m, outputs - 1)[:, None].to(tl.int64) * inputs + k[None, :]
     x = x_ptr + n[None, :].to(tl.int64) * pitch + k[:, None]
     live = n[None, :] < rows
+    bias = per_output(bias_ptr, outputs, M) if BIASED else 0
     acc = tl.zeros([M, N], tl.float32)
     for start in range(first, min(first + share, inputs), K):
         if EVEN:
@@ -61,9 +57,9 @@ def dense_kernel(
         x += K
     emit(
         acc,
+        0,
+        bias,
         out_ptr,
-        bias_ptr,
-        bias_ptr,
         parts_ptr,
         arrived_ptr,
         rows,

@@ -6,14 +6,12 @@ import triton.language as tl
 from torch import Tensor
 
 from .audit import Case
-from .native import follow
 
 LANES = 1024  # of one program
 
 
 @triton.jit
 def embedding_kernel(ids_ptr, table_ptr, out_ptr, width, scale, LANES: tl.constexpr):
-    follow()
     row, lane = tl.program_id(1).to(tl.int64), tl.program_id(0) * LANES + tl.arange(0, LANES)
     real = lane < width
     token = tl.load(ids_ptr + row).to(tl.int64)
@@ -26,9 +24,7 @@ def embed(ids: Tensor, table: Tensor, scale: float = 1.0, *, out: Tensor | None 
     rows, width = len(ids), table.shape[1]
     out = torch.empty(rows, width, dtype=table.dtype, device=table.device) if out is None else out
     if rows:
-        embedding_kernel[(-(-width // LANES), rows)](
-            ids, table, out, width, scale, LANES=LANES, num_warps=4, launch_pdl=True
-        )
+        embedding_kernel[(-(-width // LANES), rows)](ids, table, out, width, scale, LANES=LANES, num_warps=4)
     return out
 
 

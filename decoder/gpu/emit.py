@@ -5,11 +5,18 @@ import triton.language as tl
 
 
 @triton.jit
+def per_output(ptr, outputs, M: tl.constexpr):
+    """What a program's outputs have one of each, [M] float32: read in front of a product, it is there behind it."""
+    output = tl.program_id(0) * M + tl.arange(0, M)
+    return tl.load(ptr + output, mask=output < outputs, other=0.0).to(tl.float32)
+
+
+@triton.jit
 def emit(
     acc,
+    scale,
+    bias,
     out_ptr,
-    scale_ptr,
-    bias_ptr,
     parts_ptr,
     arrived_ptr,
     rows,
@@ -20,7 +27,7 @@ def emit(
     SCALED: tl.constexpr,
     BIASED: tl.constexpr,
 ):
-    """Write acc [M, N], the products of M outputs and N rows, to out [rows, outputs].
+    """Write acc [M, N], the products of M outputs and N rows, with scale and bias [M], to out [rows, outputs].
 
     With more than one split, each program leaves its part, and the one that finds all others there adds them up: in
     their order, so nothing depends on who came last. `arrived` counts per tile and is left at zero.
@@ -29,7 +36,7 @@ def emit(
     m, n = tl.arange(0, M), tl.arange(0, N)
     row = block * N + n
     live, last = row[None, :] < rows, True
-    UNROLL: tl.constexpr = 4 if N == 16 else 1  # wider ones have no registers left
+    UNROLL: tl.constexpr = min(4, max(1, 2048 // (M * N)))  # more would take registers from the product
     if SPLITS > 1:
         place = block.to(tl.int64) * tl.num_programs(0) + tile
         part = parts_ptr + place * (SPLITS * M * N) + n[None, :] * M + m[:, None]
@@ -46,8 +53,8 @@ def emit(
         output = tile * M + m
         real = output < outputs
         if SCALED:
-            acc *= tl.load(scale_ptr + output, mask=real, other=0.0)[:, None]
+            acc *= scale[:, None]
         if BIASED:
-            acc += tl.load(bias_ptr + output, mask=real, other=0.0).to(tl.float32)[:, None]
+            acc += bias[:, None]
         where = row[None, :].to(tl.int64) * outputs + output[:, None]
         tl.store(out_ptr + where, acc.to(out_ptr.dtype.element_ty), mask=real[:, None] & live)

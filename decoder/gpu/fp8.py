@@ -15,8 +15,8 @@ import triton.language as tl
 from torch import Tensor
 
 from . import dense
-from .emit import emit
-from .native import AHEAD, NATIVE, follow, prefetch, product
+from .emit import emit, per_output
+from .native import NATIVE, beside, inputs_at, product
 from .shapes import case, variants
 from .splits import Workspace, launch
 from .tiles import Tile, tile_of
@@ -99,14 +99,6 @@ def decoded(words):
     return w0, w1, w2, w3
 
 
-@triton.jit
-def block(x_ptr, start, inputs, live, BLOCK: tl.constexpr, EVEN: tl.constexpr):
-    """Inputs [32, N] of one block; `start` [32, 1] is where each input of block 0 lies in its row."""
-    if EVEN:
-        return tl.load(x_ptr + 32 * BLOCK, mask=live, other=0.0)
-    return tl.load(x_ptr + 32 * BLOCK, mask=live & (start + 32 * BLOCK < inputs), other=0.0)
-
-
 @triton.jit(do_not_specialize=["rows"])
 def fp8_kernel(
     x_ptr,
@@ -130,31 +122,28 @@ def fp8_kernel(
     chunks = tl.cdiv(inputs, 128)
     share = tl.cdiv(chunks, SPLITS)
     first = tl.program_id(1) * share
-    begin = words_ptr + (first.to(tl.int64) * padded + tl.program_id(0) * M) * 32
-    prefetch(begin, padded * 128, min(share, chunks - first), M, AHEAD)
-    follow()
     m, n, c = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N), tl.arange(0, 32)
+    half = tl.arange(0, 64)
     words = words_ptr + first.to(tl.int64) * padded * 32 + m[:, None] * 32 + c[None, :]
-    x = x_ptr + n[None, :].to(tl.int64) * pitch + first * 128 + c[:, None]
+    x = x_ptr + n[None, :].to(tl.int64) * pitch + first * 128 + half[:, None]
     live = n[None, :] < rows
+    scale = per_output(scale_ptr, outputs, M)
+    bias = per_output(bias_ptr, outputs, M) if BIASED else 0
     acc = tl.zeros([M, N], tl.float32)
     for chunk in range(first, min(first + share, chunks)):
-        start = chunk * 128 + c[:, None]
+        start = chunk * 128 + half[:, None]
         word = tl.load(words)
-        x0, x1 = block(x, start, inputs, live, 0, EVEN), block(x, start, inputs, live, 1, EVEN)
-        x2, x3 = block(x, start, inputs, live, 2, EVEN), block(x, start, inputs, live, 3, EVEN)
+        low_x, high_x = inputs_at(x, start, inputs, live, EVEN), inputs_at(x + 64, start + 64, inputs, live, EVEN)
         w0, w1, w2, w3 = decoded(word)
-        acc = product(w0, x0, acc, "ieee")
-        acc = product(w1, x1, acc, "ieee")
-        acc = product(w2, x2, acc, "ieee")
-        acc = product(w3, x3, acc, "ieee")
+        acc = product(beside(w0, w1), low_x, acc, "ieee")
+        acc = product(beside(w2, w3), high_x, acc, "ieee")
         words += padded * 32
         x += 128
     emit(
         acc,
+        scale,
+        bias,
         out_ptr,
-        scale_ptr,
-        bias_ptr,
         parts_ptr,
         arrived_ptr,
         rows,

@@ -11,8 +11,8 @@ import triton.language as tl
 from torch import Tensor
 
 from .audit import Case
-from .emit import emit
-from .native import NATIVE, follow
+from .emit import emit, per_output
+from .native import NATIVE
 from .shapes import case, variants
 from .splits import Workspace, launch
 from .tiles import Tile, tile_of
@@ -29,7 +29,6 @@ class Rows(NamedTuple):
 
 @triton.jit
 def quantise_kernel(x_ptr, scale_ptr, codes_ptr, scales_ptr, width, pitch, WIDTH: tl.constexpr, STATIC: tl.constexpr):
-    follow()
     row, lane = tl.program_id(0).to(tl.int64), tl.arange(0, WIDTH)
     real = lane < width
     x = tl.load(x_ptr + row * pitch + lane, mask=real, other=0.0).to(tl.float32)
@@ -60,7 +59,6 @@ def quantise(x: Tensor, input_scale: Tensor | None = None, *, out: Rows | None =
             WIDTH=triton.next_power_of_2(x.shape[1]),
             STATIC=input_scale is not None,
             num_warps=8,
-            launch_pdl=True,
         )
     return out
 
@@ -94,13 +92,14 @@ def rows_kernel(
     SPLITS: tl.constexpr,
     BIASED: tl.constexpr,
 ):
-    follow()
     share = tl.cdiv(tl.cdiv(inputs, K), SPLITS) * K
     first = tl.program_id(1) * share
     m, n = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N)
     k = first + tl.arange(0, K)
     weight = weight_ptr + tl.minimum(m, outputs - 1)[:, None].to(tl.int64) * inputs + k[None, :]
     x = x_ptr + tl.minimum(n, rows - 1)[None, :].to(tl.int64) * inputs + k[:, None]
+    scale = per_output(scale_ptr, outputs, M)
+    bias = per_output(bias_ptr, outputs, M) if BIASED else 0
     acc = tl.zeros([M, N], tl.float32)
     for start in range(first, min(first + share, inputs), K):
         there = start - first + k < inputs
@@ -115,9 +114,9 @@ def rows_kernel(
     acc *= tl.load(x_scale_ptr + n, mask=n < rows, other=0.0)[None, :]
     emit(
         acc,
+        scale,
+        bias,
         out_ptr,
-        scale_ptr,
-        bias_ptr,
         parts_ptr,
         arrived_ptr,
         rows,

@@ -6,14 +6,12 @@ import triton.language as tl
 from torch import Tensor
 
 from .audit import Case
-from .native import follow
 
 LANES = 1024  # of one program
 
 
 @triton.jit
 def gated_kernel(x_ptr, gate_ptr, out_ptr, width, pitch, gate_pitch, SILU: tl.constexpr, LANES: tl.constexpr):
-    follow()
     row, lane = tl.program_id(1).to(tl.int64), tl.program_id(0) * LANES + tl.arange(0, LANES)
     real = lane < width
     x = tl.load(x_ptr + row * pitch + lane, mask=real, other=0.0).to(tl.float32)
@@ -29,7 +27,7 @@ def launch(x: Tensor, gate: Tensor, out: Tensor | None, *, silu: bool) -> Tensor
     out = torch.empty(rows, width, dtype=x.dtype, device=x.device) if out is None else out
     if rows:
         gated_kernel[(-(-width // LANES), rows)](
-            x, gate, out, width, x.stride(0), gate.stride(0), SILU=silu, LANES=LANES, num_warps=4, launch_pdl=True
+            x, gate, out, width, x.stride(0), gate.stride(0), SILU=silu, LANES=LANES, num_warps=4
         )
     return out
 

@@ -7,7 +7,6 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 from .audit import Case
-from .native import follow
 
 HEADS = 8  # of a program
 WARPS = 4
@@ -17,7 +16,6 @@ WARPS = 4
 def gated_norm_kernel(
     x_ptr, z_ptr, z_stride, weight_ptr, out_ptr, eps, COUNT: tl.constexpr, DIM: tl.constexpr, HEADS: tl.constexpr
 ):
-    follow()
     row = tl.program_id(1).to(tl.int64)
     heads, dims = tl.program_id(0) * HEADS + tl.arange(0, HEADS)[:, None], tl.arange(0, DIM)[None, :]
     real = heads < COUNT
@@ -40,7 +38,7 @@ def gated_norm(
     rows, heads, dim = x.shape
     out = torch.empty(rows, heads * dim, dtype=dtype, device=x.device) if out is None else out
     gated_norm_kernel[triton.cdiv(heads, HEADS), rows](
-        x, z, z.stride(0), weight, out, eps, heads, dim, HEADS, num_warps=WARPS, launch_pdl=True, enable_fp_fusion=False
+        x, z, z.stride(0), weight, out, eps, heads, dim, HEADS, num_warps=WARPS, enable_fp_fusion=False
     )
     return out
 

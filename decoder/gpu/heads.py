@@ -13,7 +13,6 @@ from ..arithmetic import Turns as Turns
 from ..formats import LARGEST
 from ..view import PAGE
 from .audit import Case
-from .native import follow
 from .spans import Spans
 
 WARPS = 1
@@ -59,7 +58,6 @@ def heads_kernel(
     PAGED: tl.constexpr,
     PAGE: tl.constexpr,
 ):
-    follow()
     head, place, sample = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
     if place < tl.load(first_ptr + sample + 1) - first:
@@ -182,7 +180,6 @@ def heads(
         place is not None,
         PAGE,
         num_warps=WARPS,
-        launch_pdl=True,
         enable_fp_fusion=False,
     )
     return out

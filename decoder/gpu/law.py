@@ -13,7 +13,6 @@ import triton.language as tl
 from torch import Tensor
 
 from .audit import Case
-from .native import follow
 from .top import NOTHING, entry, ordered
 
 BLOCK = 2048  # ids at a time
@@ -136,7 +135,6 @@ def law_kernel(
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    follow()
     row = tl.program_id(0).to(tl.int64)
     row_ptr, lanes = logits_ptr + row * stride, tl.arange(0, BLOCK)
     highest, least = tl.full([BLOCK], NOTHING, tl.int64), tl.full([BLOCK], HIGHEST, tl.float32)
@@ -189,9 +187,7 @@ def law(logits: Tensor, filters: Filters, out: Law | None = None) -> Law:
         kinds = (torch.float32, torch.float32, torch.int64, torch.int64, torch.int64)
         out = Law(*(torch.empty(rows, dtype=kind, device=logits.device) for kind in kinds))
     block = min(BLOCK, triton.next_power_of_2(width))
-    law_kernel[rows,](
-        logits, logits.stride(0), *filters, *out, width, block, num_warps=WARPS, launch_pdl=True, enable_fp_fusion=False
-    )
+    law_kernel[rows,](logits, logits.stride(0), *filters, *out, width, block, num_warps=WARPS, enable_fp_fusion=False)
     return out
 
 

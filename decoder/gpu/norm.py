@@ -6,24 +6,22 @@ import triton.language as tl
 from torch import Tensor
 
 from .audit import Case
-from .native import follow
 
 
 @triton.jit
 def norm_kernel(
     x_ptr, add_ptr, gain_ptr, out_ptr, total_ptr, width, pitch, eps, WIDTH: tl.constexpr, ADDS: tl.constexpr
 ):
-    follow()
     row, lane = tl.program_id(0).to(tl.int64), tl.arange(0, WIDTH)
     real = lane < width
     x = tl.load(x_ptr + row * pitch + lane, mask=real, other=0.0).to(tl.float32)
+    gain = tl.load(gain_ptr + lane, mask=real, other=0.0)  # under way while the sum is made
     if ADDS:
         x += tl.load(add_ptr + row * width + lane, mask=real, other=0.0).to(tl.float32)
         total = x.to(total_ptr.dtype.element_ty)
         tl.store(total_ptr + row * width + lane, total, mask=real)
         x = total.to(tl.float32)
     shrink = tl.rsqrt(tl.sum(x * x) / width + eps)
-    gain = tl.load(gain_ptr + lane, mask=real, other=0.0)
     tl.store(out_ptr + row * width + lane, (x * shrink * gain).to(out_ptr.dtype.element_ty), mask=real)
 
 
@@ -57,7 +55,6 @@ def rms_norm(
             WIDTH=triton.next_power_of_2(x.shape[1]),
             ADDS=add is not None,
             num_warps=warps_of(x.shape[1]),
-            launch_pdl=True,
         )
     return out, sums
 

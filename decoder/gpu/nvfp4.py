@@ -9,8 +9,8 @@ import triton.language as tl
 from torch import Tensor
 
 from . import dense
-from .emit import emit
-from .native import AHEAD, NATIVE, follow, prefetch, product
+from .emit import emit, per_output
+from .native import NATIVE, beside, inputs_at, product
 from .nvfp4_layout import CHUNK, Nvfp4, unlaid
 from .shapes import case, variants
 from .splits import Workspace, launch
@@ -89,14 +89,6 @@ def decoded(words, low_scales, high_scales):
     return w0, w1, w2, w3, w4, w5, w6, w7
 
 
-@triton.jit
-def block(x_ptr, start, inputs, live, BLOCK: tl.constexpr, EVEN: tl.constexpr):
-    """Inputs [16, N] of one block; `start` [16, 1] is where each input of block 0 lies in its row."""
-    if EVEN:
-        return tl.load(x_ptr + 16 * BLOCK, mask=live, other=0.0)
-    return tl.load(x_ptr + 16 * BLOCK, mask=live & (start + 16 * BLOCK < inputs), other=0.0)
-
-
 @triton.jit(do_not_specialize=["rows"])
 def nvfp4_kernel(
     x_ptr,
@@ -121,39 +113,30 @@ def nvfp4_kernel(
     chunks = tl.cdiv(inputs, 128)
     share = tl.cdiv(chunks, SPLITS)
     first = tl.program_id(1) * share
-    begin = words_ptr + (first.to(tl.int64) * padded + tl.program_id(0) * M) * 16
-    prefetch(begin, padded * 64, min(share, chunks - first), M // 2, AHEAD)
-    follow()
     m, n, c = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N), tl.arange(0, 16)
+    half = tl.arange(0, 64)
     words = words_ptr + first.to(tl.int64) * padded * 16 + m[:, None] * 16 + c[None, :]
     scales = scales_ptr + first.to(tl.int64) * padded * 2 + m
-    x = x_ptr + n[None, :].to(tl.int64) * pitch + first * 128 + c[:, None]
+    x = x_ptr + n[None, :].to(tl.int64) * pitch + first * 128 + half[:, None]
     live = n[None, :] < rows
+    scale = per_output(outer_ptr, outputs, M)
+    bias = per_output(bias_ptr, outputs, M) if BIASED else 0
     acc = tl.zeros([M, N], tl.float32)
     for chunk in range(first, min(first + share, chunks)):
         word, low_scales, high_scales = tl.load(words), tl.load(scales), tl.load(scales + padded)
-        start = chunk * 128 + c[:, None]
-        x0, x1 = block(x, start, inputs, live, 0, EVEN), block(x, start, inputs, live, 1, EVEN)
-        x2, x3 = block(x, start, inputs, live, 2, EVEN), block(x, start, inputs, live, 3, EVEN)
-        x4, x5 = block(x, start, inputs, live, 4, EVEN), block(x, start, inputs, live, 5, EVEN)
-        x6, x7 = block(x, start, inputs, live, 6, EVEN), block(x, start, inputs, live, 7, EVEN)
+        start = chunk * 128 + half[:, None]
+        low_x, high_x = inputs_at(x, start, inputs, live, EVEN), inputs_at(x + 64, start + 64, inputs, live, EVEN)
         w0, w1, w2, w3, w4, w5, w6, w7 = decoded(word, low_scales[:, None], high_scales[:, None])
-        acc = product(w0, x0, acc, "ieee")
-        acc = product(w1, x1, acc, "ieee")
-        acc = product(w2, x2, acc, "ieee")
-        acc = product(w3, x3, acc, "ieee")
-        acc = product(w4, x4, acc, "ieee")
-        acc = product(w5, x5, acc, "ieee")
-        acc = product(w6, x6, acc, "ieee")
-        acc = product(w7, x7, acc, "ieee")
+        acc = product(beside(beside(w0, w1), beside(w2, w3)), low_x, acc, "ieee")
+        acc = product(beside(beside(w4, w5), beside(w6, w7)), high_x, acc, "ieee")
         words += padded * 16
         scales += padded * 2
         x += 128
     emit(
         acc,
+        scale,
+        bias,
         out_ptr,
-        outer_ptr,
-        bias_ptr,
         parts_ptr,
         arrived_ptr,
         rows,

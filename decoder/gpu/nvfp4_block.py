@@ -14,8 +14,8 @@ from torch import Tensor
 
 from ..quantise import codes_of, pack
 from .audit import Case
-from .emit import emit
-from .native import NATIVE, follow
+from .emit import emit, per_output
+from .native import NATIVE
 from .splits import Workspace, launch
 from .tiles import Tile
 
@@ -44,7 +44,6 @@ class Rows(NamedTuple):
 
 @triton.jit
 def quantise_kernel(x_ptr, scale_ptr, codes_ptr, scales_ptr, blocks, pitch, BLOCKS: tl.constexpr):
-    follow()
     row, block = tl.program_id(1).to(tl.int64), tl.program_id(0) * BLOCKS + tl.arange(0, BLOCKS)
     real, lane = block < blocks, tl.arange(0, 16)
     where = x_ptr + row * pitch + block[:, None] * 16 + lane[None, :]
@@ -129,13 +128,13 @@ def block_kernel(
     K: tl.constexpr,
     SPLITS: tl.constexpr,
 ):
-    follow()
     share = tl.cdiv(tl.cdiv(inputs, K), SPLITS) * K
     first = tl.program_id(1) * share
     m, n = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N)
     pair, block = tl.arange(0, K // 2), tl.arange(0, K // 16)
     m = tl.minimum(m, outputs - 1).to(tl.int64)[:, None]
     n = tl.minimum(n, rows - 1).to(tl.int64)
+    outer = per_output(outer_ptr, outputs, M)
     acc = tl.zeros([M, N], tl.float32)
     for start in range(first, min(first + share, inputs), K):
         pairs, blocks = start // 2 + pair, start // 16 + block
@@ -150,9 +149,9 @@ def block_kernel(
             acc += tl.dot(numbers(weight, weight_scale), tl.trans(numbers(tl.trans(x), scale)), input_precision="ieee")
     emit(
         acc,
+        outer,
+        0,
         out_ptr,
-        outer_ptr,
-        outer_ptr,
         parts_ptr,
         arrived_ptr,
         rows,

@@ -13,7 +13,6 @@ import triton.language as tl
 from torch import Tensor
 
 from .audit import Case
-from .native import follow
 from .spans import Ledger, Log, Spans
 
 
@@ -52,7 +51,6 @@ def recurrence_kernel(
     RING: tl.constexpr,
     SLICE: tl.constexpr,
 ):
-    follow()
     sample, head = tl.program_id(2), tl.program_id(1)
     lanes = tl.program_id(0) * SLICE + tl.arange(0, SLICE)
     dims = tl.arange(0, KEY_DIM)
@@ -167,7 +165,6 @@ def recurrence(
         log.key.shape[1],
         size,
         num_warps=warps,
-        launch_pdl=True,
         enable_fp_fusion=False,
     )
     return out

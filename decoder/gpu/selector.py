@@ -12,7 +12,6 @@ import triton.language as tl
 from torch import Tensor
 
 from .audit import Case
-from .native import follow
 
 WARPS = 8
 
@@ -50,7 +49,6 @@ def selector_kernel(
     LANES: tl.constexpr,
     DIMS: tl.constexpr,
 ):
-    follow()
     block = tl.program_id(0).to(tl.int64)
     lanes, dims = tl.arange(0, LANES), tl.arange(0, DIMS)
     real = lanes < COUNT
@@ -149,7 +147,6 @@ def select(
         triton.next_power_of_2(count),
         triton.next_power_of_2(rank),
         num_warps=WARPS,
-        launch_pdl=True,
         enable_fp_fusion=False,
     )
     return out

@@ -112,7 +112,6 @@ def launch(
             N=width,
             SPLITS=tile.splits,
             num_warps=warps,
-            launch_pdl=True,
             num_stages=stages,
             **constants,
         )

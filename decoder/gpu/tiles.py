@@ -10,9 +10,8 @@ from dataclasses import dataclass
 WIDTHS = (16, 32, 64, 128)
 """Rows of tokens in one program."""
 
-WAVE, FINE_WAVE = 256, 512
-"""Programs that keep a large GPU busy; smaller modules are split along their inputs. NVFP4 takes more of them: it is as
-much bound by what a multiprocessor computes as by memory, so the multiprocessors must be given equally much."""
+WAVE = 256
+"""Programs that keep a large GPU busy; smaller modules are split along their inputs."""
 
 LEAST = 256
 """Inputs that are worth a program of their own."""
@@ -42,9 +41,6 @@ def width_of(rows: int) -> int:
     return next((width for width in WIDTHS if rows <= width), WIDTHS[-1])
 
 
-TILES: dict[tuple[int, int, str], Tile] = {}
-"""Tiles that were measured to be better than the rule's, by (outputs, inputs, format)."""
-
 WIDE, NARROW = (4, 4, 4, 8), (4, 4, 4, 4)  # warps
 STAGES = {
     "nvfp4": (4, 4, 3, 3),
@@ -53,6 +49,14 @@ STAGES = {
     "dense": (4, 4, 3, 2),
     "float32": (2, 2, 2, 2),
 }
+TILES = {
+    (34816, 5120, "nvfp4"): Tile(128, 3, WIDE, STAGES["nvfp4"]),
+    (5120, 17408, "nvfp4"): Tile(128, 6, WIDE, STAGES["nvfp4"]),
+    (10240, 5120, "nvfp4"): Tile(128, 8, WIDE, STAGES["nvfp4"]),
+    (5120, 6144, "fp8"): Tile(64, 8, WIDE, (3, 4, 3, 2)),
+}
+"""Tiles that were measured to be better than the rule's (on an H200), by (outputs, inputs, format)."""
+
 LARGE = 1024  # outputs from which on a program of NVFP4 takes 128 of them: it has more to compute per byte
 
 
@@ -64,7 +68,6 @@ def tile_of(outputs: int, inputs: int, kind: str) -> Tile:
     large = kind == "nvfp4" and outputs >= LARGE
     size = 128 if large else 64
     programs, splits = -(-outputs // size), 1
-    wave = FINE_WAVE if large else WAVE
-    while programs * splits < wave and inputs // (2 * splits) >= LEAST:
+    while programs * splits < WAVE and inputs // (2 * splits) >= LEAST:
         splits *= 2
-    return Tile(size, splits, WIDE if large or kind == "fp8 x fp8" else NARROW, STAGES[kind])
+    return Tile(size, splits, NARROW if kind in ("dense", "float32") else WIDE, STAGES[kind])

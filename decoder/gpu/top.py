@@ -12,7 +12,6 @@ import triton.language as tl
 from torch import Tensor
 
 from .audit import Case
-from .native import follow
 
 GROUP = 64  # entries of a group, COLUMNS apart
 COLUMNS = 128  # groups of a program
@@ -51,7 +50,6 @@ def groups_kernel(
     COLUMNS: tl.constexpr,
     STEP: tl.constexpr,
 ):
-    follow()
     row, block = tl.program_id(1).to(tl.int64), tl.program_id(0)
     columns = tl.arange(0, COLUMNS)
     best = tl.full([COLUMNS], NOTHING, tl.int64)
@@ -77,7 +75,6 @@ def pick_kernel(
     COUNT: tl.constexpr,
     LANES: tl.constexpr,
 ):
-    follow()
     row = tl.program_id(0).to(tl.int64)
     at, lanes = tl.arange(0, BLOCK), tl.arange(0, LANES)
     heads = tl.topk(tl.load(groups_ptr + row * GROUPS + at, mask=at < GROUPS, other=NOTHING), LANES)
@@ -94,7 +91,6 @@ def pick_kernel(
 
 @triton.jit
 def argmax_kernel(groups_ptr, ids_ptr, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
-    follow()
     row, at = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     best = tl.max(tl.load(groups_ptr + row * GROUPS + at, mask=at < GROUPS, other=NOTHING), 0)
     tl.store(ids_ptr + row, id_of(best))
@@ -106,16 +102,7 @@ def grouped(logits: Tensor, groups: Tensor | None) -> Tensor:
     blocks = triton.cdiv(width, GROUP * COLUMNS)
     groups = torch.empty(rows, blocks * COLUMNS, dtype=torch.int64, device=logits.device) if groups is None else groups
     groups_kernel[blocks, rows](
-        logits,
-        logits.stride(0),
-        groups,
-        width,
-        GROUP,
-        COLUMNS,
-        STEP,
-        num_warps=WARPS,
-        launch_pdl=True,
-        enable_fp_fusion=False,
+        logits, logits.stride(0), groups, width, GROUP, COLUMNS, STEP, num_warps=WARPS, enable_fp_fusion=False
     )
     return groups
 
@@ -151,7 +138,6 @@ def top(
         count,
         lanes,
         num_warps=PICK_WARPS,
-        launch_pdl=True,
         enable_fp_fusion=False,
     )
     return ids, values
@@ -162,7 +148,7 @@ def argmax(logits: Tensor, *, groups: Tensor | None = None, out: Tensor | None =
     groups = grouped(logits, groups)
     out = torch.empty(len(logits), dtype=torch.int32, device=logits.device) if out is None else out
     size = groups.shape[1]
-    argmax_kernel[len(logits),](groups, out, size, triton.next_power_of_2(size), num_warps=PICK_WARPS, launch_pdl=True)
+    argmax_kernel[len(logits),](groups, out, size, triton.next_power_of_2(size), num_warps=PICK_WARPS)
     return out
 
 

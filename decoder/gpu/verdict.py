@@ -20,7 +20,6 @@ from .. import verify
 from ..sampling import draw as draw_row
 from .audit import Case
 from .law import Law, cleaned, probabilities, weight
-from .native import follow
 from .top import entry
 
 WARPS = 16
@@ -57,7 +56,6 @@ class Uniforms(NamedTuple):
 def matched_kernel(
     chosen_ptr, first_ptr, tokens_ptr, accepted_ptr, token_ptr, SLOTS: tl.constexpr, LANES: tl.constexpr
 ):
-    follow()
     sample, lanes = tl.program_id(0).to(tl.int64), tl.arange(0, LANES)
     first = tl.load(first_ptr + sample)
     count = tl.load(first_ptr + sample + 1) - first - 1
@@ -120,7 +118,6 @@ def judge_kernel(
     COUNT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    follow()
     sample, lanes, places = tl.program_id(0).to(tl.int64), tl.arange(0, LANES), tl.arange(0, COUNT)
     first = tl.load(first_ptr + sample).to(tl.int64)
     count = (tl.load(first_ptr + sample + 1) - first - 1).to(tl.int32)
@@ -178,7 +175,6 @@ def draw_kernel(
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    follow()
     row = tl.program_id(0).to(tl.int64)
     best, rate = tl.load(best_ptr + row), tl.load(rate_ptr + row)
     cut, floor, mass = tl.load(cut_ptr + row), tl.load(floor_ptr + row), tl.load(total_ptr + row)
@@ -202,9 +198,7 @@ def matched(chosen: Tensor, first: Tensor, tokens: Tensor, out: Verdicts | None 
     verdict.
     """
     out, slots = verdicts(len(tokens), chosen.device, out), tokens.shape[1]
-    matched_kernel[len(tokens),](
-        chosen, first, tokens, *out, slots, triton.next_power_of_2(max(1, slots)), num_warps=1, launch_pdl=True
-    )
+    matched_kernel[len(tokens),](chosen, first, tokens, *out, slots, triton.next_power_of_2(max(1, slots)), num_warps=1)
     return out
 
 
@@ -234,7 +228,6 @@ def judge(
         places,
         min(BLOCK, triton.next_power_of_2(width)),
         num_warps=WARPS,
-        launch_pdl=True,
         enable_fp_fusion=False,
     )
     return out
@@ -246,16 +239,7 @@ def draw(logits: Tensor, law: Law, uniform: Tensor, out: Tensor | None = None) -
     width = logits.shape[1]
     block = min(BLOCK, triton.next_power_of_2(width))
     draw_kernel[len(logits),](
-        logits,
-        logits.stride(0),
-        *law,
-        uniform,
-        out,
-        width,
-        block,
-        num_warps=WARPS,
-        launch_pdl=True,
-        enable_fp_fusion=False,
+        logits, logits.stride(0), *law, uniform, out, width, block, num_warps=WARPS, enable_fp_fusion=False
     )
     return out
 
