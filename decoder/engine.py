@@ -121,7 +121,7 @@ class Engine:
         self._live.clear()
         self._events.clear()
         self._flights.clear()
-        self._prefixes.clear()
+        self._prefixes.close()
 
     # Scoring, Traced, Counted, Scripted, Taped, Inspectable
 

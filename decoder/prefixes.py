@@ -102,9 +102,11 @@ class Prefixes:
         self._store.commit(memory, len(found) * CHUNK, 0)
         self._touch(prompt[: len(found) * CHUNK])
 
-    def clear(self) -> None:
+    def close(self) -> None:
+        """Give everything back and leave the pool, which would else be freed by the cyclic collector alone."""
         while self._known:
             self._evict()
+        self._store.pages.reclaim = None
 
     def _touch(self, ids: Sequence[int]) -> None:
         """Make a chain the most recent, its beginning last of all: without it the rest is of no use."""

@@ -13,7 +13,8 @@ from specqual.cli import main  # isort: skip
 SCRIPT = """
 from dataclasses import replace
 from specqual.cli import main
-from specqual.decoder.gpu import audit, dense
+from specqual.decoder.gpu import audit, dense, heads
+print("quick divisions:", *(audit.compiled(case, "sm_90a").asm["ptx"].count("div.full") for case in heads.AUDIT[:2]))
 print(main(["audit", "--only", "nvfp4 block-scaled"]))
 print(main(["audit", "--arch", "sm_90a", "--only", "block-scaled"]))
 wide = replace(dense.AUDIT[0], constants=dense.AUDIT[0].constants | {"M": 128, "N": 128, "K": 64}, warps=2, stages=2)
@@ -38,6 +39,11 @@ def said() -> str:
 def test_the_fp4_kernel_compiles_to_block_scaled_instructions(said: str) -> None:
     assert "kind::mxf4nvf4.block_scale" in said
     assert "1 kernels compiled for sm_120a, 0 faults\n0\n" in said
+
+
+def test_codes_are_divided_by_their_scale_with_one_rounding(said: str) -> None:
+    """A plain division is one of CUDA's quick ones, 2 ulp off; two of them, by a head's size, are exact."""
+    assert "quick divisions: 2 2\n" in said
 
 
 def test_what_does_not_compile_for_an_architecture_is_named(said: str) -> None:

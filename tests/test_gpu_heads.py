@@ -7,6 +7,7 @@ from torch import Tensor
 from .interpreter import DEVICE, ints  # isort: split
 
 from specqual.decoder.arithmetic import Turns
+from specqual.decoder.formats import to_e4m3
 from specqual.decoder.gpu.block_convolution import block_convolution, block_convolution_torch
 from specqual.decoder.gpu.gated_norm import gated_norm, gated_norm_torch
 from specqual.decoder.gpu.heads import Place, heads, heads_torch
@@ -70,3 +71,16 @@ def test_heads_are_normed_turned_and_written_where_they_belong(cached: torch.dty
     if cached is not None:
         close(caches[0], caches[1], cached)
         assert caches[0].double().isnan().sum() == caches[0].numel() - 5 * 2 * KV_HEADS * DIM
+
+
+@pytest.mark.parametrize("scale", [0.013, 0.5, 3.7])
+def test_values_become_the_very_codes_of_the_host(scale: float) -> None:
+    rows = 64
+    value = (noise(5, rows, KV_HEADS * DIM) * 40 * scale).bfloat16()
+    cache = torch.zeros(1 + rows // 16, 2 * KV_HEADS * 16 * DIM, dtype=torch.float8_e4m3fn, device=DEVICE)
+    angles = torch.zeros(rows, HALF, device=DEVICE)
+    place = Place(cache, ints(*range(1, 1 + rows // 16))[None], (1.0, scale))
+    spans, turns = Spans(ints(0, rows), ints(0)), Turns(angles.cos(), angles.sin())
+    heads(None, value, value, None, turns, 1e-6, spans, most=rows, depth=DIM, place=place)
+    found = cache[1:].view(torch.uint8).view(-1, 2, KV_HEADS, 16, DIM)[:, 1].transpose(1, 2).reshape(rows, -1)
+    assert torch.equal(found.cpu(), to_e4m3(value.cpu(), scale))

@@ -178,12 +178,6 @@ def test_modules_that_are_fused_keep_their_own_scales_in_every_format(kind: Form
     close(linear.linear(x.float(), wide), x.double() @ torch.cat([decoded(w, torch.float64) for w in weights]).T)
 
 
-def test_modules_of_several_formats_are_not_fused() -> None:
-    weights = [stored(kind, draw(16, 32), torch.float32) for kind in (Format.FP8, Format.NVFP4)]
-    with pytest.raises(ValueError, match="weights: modules that are fused must have one format, got fp8, nvfp4"):
-        linear.hold(weights, torch.bfloat16)
-
-
 def test_a_module_of_another_format_than_its_sibling_is_named() -> None:
     pair = [
         Stored(name, stored(kind, draw(16, 32), torch.float32), None)

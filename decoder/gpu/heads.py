@@ -118,7 +118,8 @@ def turned(
 def store(out_ptr, x, scale):
     """Round once to what the place holds; codes saturate."""
     if out_ptr.dtype.element_ty == tl.float8e4nv:
-        x = tl.minimum(tl.maximum(x / scale, -MOST), MOST)
+        x = tl.div_rn(x, tl.zeros_like(x) + scale)
+        x = tl.minimum(tl.maximum(x, -MOST), MOST)
     tl.store(out_ptr, x.to(out_ptr.dtype.element_ty))
 
 

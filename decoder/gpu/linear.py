@@ -22,13 +22,10 @@ Held = Tensor | Fp8 | Nvfp4
 def hold(weights: Sequence[Weight], dtype: torch.dtype) -> Held:
     """One module for several that read the same input, their outputs behind each other, for rows of `dtype`.
 
-    FP8 and both layouts of NVFP4 stay as narrow as they are for rows of bfloat16, and are decoded for wider ones.
-    ValueError if they are not of one format.
+    FP8 and both layouts of NVFP4 stay as narrow as they are for rows of bfloat16, and are decoded for wider ones. All
+    have the format of the first: `modules.module_of` names one that has not.
     """
-    kinds = {weight.format for weight in weights}
-    if len(kinds) > 1:
-        raise ValueError(f"weights: modules that are fused must have one format, got {', '.join(sorted(kinds))}")
-    kind = kinds.pop()
+    kind = weights[0].format
     if dtype is not torch.bfloat16:
         return torch.cat([decode(kind, weight.parts.__getitem__, dtype) for weight in weights])
     if kind is Format.FP8:
