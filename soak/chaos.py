@@ -25,6 +25,7 @@ from .journal import Epoch, Violation
 from .trial import Affliction, Fate, Trial, trial, tried, undisturbed, workload
 
 PREFIX = "chaos: "  # of the names of its scenarios
+KILLED, REFUSED = "workers killed", "epochs refused by the disk"  # gauges of what is done to a run while it goes on
 MOST = 5_000  # strikes of one drill
 
 

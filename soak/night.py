@@ -9,6 +9,7 @@ from specqual.conformance.statistics import log_e, mean, product
 from specqual.conformance.statistics.budget import ALPHA
 from specqual.conformance.verdicts import Decision, Status, Verdict
 
+from .chaos import KILLED, PREFIX, REFUSED
 from .journal import Journal
 from .scenarios import SCENARIOS
 from .series import leaks, lives
@@ -93,12 +94,14 @@ def judged(journal: Journal) -> Night:
     """The verdict of what is recorded."""
     counts = journal.counts()
     laws, total = evidence(journal)
-    rows = [(scenario, verdict) for scenario, _, verdict, _, _ in journal.rows()]
+    rows = [(scenario, verdict) for scenario, _, verdict, _, _ in journal.rows() if not scenario.startswith(PREFIX)]
+    drills = [name for name in journal.about.get("scenarios", ()) if name.startswith(PREFIX)]
     decisions = {
         "traffic": _traffic(journal, rows, counts),
         "laws": _laws(laws, total),
         "hazards": _hazards(journal, rows),
         **leaks(lives(journal)),
+        **({"chaos": _chaos(journal, drills)} if drills else {}),
     }
     return Night(decisions, counts, laws, total)
 
@@ -133,7 +136,7 @@ def _hazards(journal: Journal, rows: list[tuple[str, str]]) -> Decision:
     """Each scenario of the run had an epoch, and each of its hazards occurred in one of its own."""
     missing, skipped = list[str](), {name for name, verdict in rows if verdict == Verdict.SKIPPED}
     for name in journal.about.get("scenarios", ()):
-        if name in skipped:
+        if name in skipped or name not in SCENARIOS:
             continue
         counts = journal.counts(name)
         missing += [f"{hazard} ({name})" for hazard in SCENARIOS[name].hazards if not counts.get(hazard)]
@@ -141,3 +144,24 @@ def _hazards(journal: Journal, rows: list[tuple[str, str]]) -> Decision:
         return Decision(Verdict.INCONCLUSIVE, f"never put to the test: {', '.join(missing)}")
     told = f"; skipped: {', '.join(sorted(skipped))}" if skipped else ""
     return Decision(Verdict.EXACT, f"every hazard occurred{told}")
+
+
+def _chaos(journal: Journal, drills: list[str]) -> Decision:
+    """Every fault that was put in was survived, or ended clearly; and what was done to the run itself left no trace."""
+    verdicts = {scenario: verdict for scenario, _, verdict, _, _ in journal.rows()}
+    bad = [name for name in drills if verdicts.get(name) == Verdict.VIOLATED]
+    if bad:
+        first = next(v.detail for scenario, _, v in journal.violations() if scenario in bad)
+        return Decision(Verdict.VIOLATED, f"{len(bad)} of {len(drills)} drills; the first: {first}")
+    missing = [name for name in drills if verdicts.get(name) in (None, Verdict.INCONCLUSIVE)]
+    if missing:
+        return Decision(Verdict.INCONCLUSIVE, f"not put to the test: {', '.join(missing)}")
+    fates = {fate: count for fate, count in journal.histogram("fates").items() if count}
+    put_in = sum(journal.counts(name).get("faults put in", 0) for name in drills)
+    skipped = sum(verdict == Verdict.SKIPPED for name, verdict in verdicts.items() if name in drills)
+    told = [f"{put_in:,} faults put in by {len(drills) - skipped} drills, {skipped} skipped"]
+    told += [f"{count:,}: {fate}" for fate, count in fates.items()]
+    for name in (KILLED, REFUSED):
+        (times,) = journal.connection.execute("SELECT count(*) FROM gauges WHERE name = ?", (name,)).fetchone()
+        told.append(f"{times} {name}")
+    return Decision(Verdict.EXACT, "; ".join(told))

@@ -2,7 +2,9 @@
 
 import json
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import log
@@ -128,7 +130,8 @@ class Press:
         """Render the page anew, if it is time to."""
         began = self.now()
         if began >= self._next:
-            self.print(running=True)
+            with suppress(OSError, sqlite3.Error):  # a full disk is the run's own trouble
+                self.print(running=True)
             self._next = self.now() + max(PAGES, 20 * (self.now() - began))
 
     def print(self, running: bool) -> Night:

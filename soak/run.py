@@ -2,6 +2,7 @@
 
 import multiprocessing
 import signal
+import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -33,7 +34,8 @@ class Worker:
 
     def give(self, task: Task) -> None:
         self.task, self.since = task, time()
-        self.connection.send(task)
+        with suppress(BrokenPipeError):  # it is gone, as its connection will say
+            self.connection.send(task)
 
     def end(self) -> None:
         self.process.terminate()
@@ -52,27 +54,31 @@ class Soak:
     beat: Callable[["Soak"], None] = lambda soak: None
     stopped: str | None = None
     segment: int = 0
+    team: list[Worker] = field(default_factory=list)
+    died: dict[Task, int] = field(default_factory=dict)  # how often a worker died of an epoch
+    trouble: str | None = None  # why what waits to be recorded cannot be
     _again: deque[Task] = field(default_factory=deque)
-    _died: dict[Task, int] = field(default_factory=dict)
+    _unwritten: deque[tuple[Epoch, Served]] = field(default_factory=deque)
 
     def stop(self, how: str) -> None:
         self.stopped = self.stopped or how
 
     def run(self) -> str:
         """Serve epochs until the time is up or somebody stops it; says how it ended. What is recorded stays valid
-        wherever this is cut off."""
+        wherever this is cut off; while nothing can be recorded, nothing is begun."""
         self.segment = self.journal.begin(self.about.json())
         done = self.journal.done()
         tasks = (task for task in self.about.tasks() if task not in done)
         deadline = monotonic() + self.seconds
-        team = [self._started(index) for index in range(self.workers)]
+        self.team = team = [self._started(index) for index in range(self.workers)]
         try:
             while self.stopped is None:
                 late = monotonic() - deadline
                 if late >= 0 and (late > GRACE or not any(worker.task for worker in team)):
                     break
+                self._write()
                 for worker in team:
-                    if worker.task is None and late < 0:
+                    if worker.task is None and late < 0 and self.trouble is None:
                         worker.give(self._again.popleft() if self._again else next(tasks))
                 for ready in wait([worker.connection for worker in team], BEAT):
                     place = next(place for place, worker in enumerate(team) if worker.connection is ready)
@@ -81,8 +87,12 @@ class Soak:
         finally:
             for worker in team:
                 worker.end()
+            self._write()
             how = self.stopped or "time is up"
-            self.journal.end(self.segment, how)
+            if self.trouble is not None:
+                how += f", and the journal could not be written: {self.trouble}"
+            with suppress(sqlite3.Error):  # a segment without an end was cut off, which is true of this one
+                self.journal.end(self.segment, how)
         return how
 
     def _started(self, index: int) -> Worker:
@@ -97,24 +107,36 @@ class Soak:
         """Record what a worker says; one that is gone has its epoch served again by a new one."""
         try:
             said = worker.connection.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # gone, perhaps in the midst of saying something
             return self._replaced(worker)
         if said[0] == "gauges":
-            self.journal.gauge(worker.index, said[1])
+            with suppress(sqlite3.Error):  # there will be others
+                self.journal.gauge(worker.index, said[1])
         else:
             self._record(said[1], said[2])
             worker.task = None
         return worker
 
     def _record(self, epoch: Epoch, served: Served) -> None:
-        self.journal.add(self.segment, epoch, served)
+        self._unwritten.append((epoch, served))
+        self._write()
+
+    def _write(self) -> None:
+        """Record what waits to be; where that fails it waits on, as for a disk that is full."""
+        try:
+            while self._unwritten:
+                self.journal.add(self.segment, *self._unwritten[0])
+                self._unwritten.popleft()
+            self.trouble = None
+        except sqlite3.Error as error:
+            self.trouble = str(error)
 
     def _replaced(self, worker: Worker) -> Worker:
         task = worker.task
         worker.end()
         if task is not None:
-            self._died[task] = self._died.get(task, 0) + 1
-            if self._died[task] < TRIES:
+            self.died[task] = self.died.get(task, 0) + 1
+            if self.died[task] < TRIES:
                 self._again.append(task)
             else:
                 told = f"its process died {TRIES} times, last with status {worker.process.exitcode}"

@@ -58,7 +58,7 @@ def workload(limits: Limits, honoured: frozenset[str], chance: Random) -> tuple[
     base = tuple(chance.choice(usable) for _ in range(71))
     sampled = {"temperature", "seed"} <= honoured
     found = []
-    for length, budget, warm, samples in ((3, 12, False, 1), (17, 4, True, 2), (66, 20, False, 1), (70, 9, True, 1)):
+    for length, budget, warm, samples in ((3, 7, False, 1), (17, 3, True, 2), (66, 9, False, 1), (70, 4, True, 1)):
         length = max(1, min(length, limits.max_context - budget - 1))
         found.append(
             Request(

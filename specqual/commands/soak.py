@@ -19,12 +19,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     length.add_argument("--hours", metavar="H", type=float, help="how long to run")
     length.add_argument("--minutes", metavar="M", type=float, help="how long to run (default: 10)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder of --report")
-    parser.add_argument(
-        "--report", metavar="DIR", type=Path, help="folder of the journal and the page (default: soak-report)"
-    )
+    parser.add_argument("--report", metavar="DIR", type=Path, help="folder of journal and page (default: soak-report)")
     parser.add_argument("--workers", metavar="N", type=int, default=1, help="processes that serve epochs (default: 1)")
     parser.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only this one; repeatable")
     parser.add_argument("--scale", metavar="X", type=float, default=1.0, help="times as many requests an epoch")
+    parser.add_argument("--chaos", action="store_true", help="put faults in, kill workers and fill the journal's disk")
     parser.add_argument("--replay", metavar="FILE", type=Path, help="serve the epoch of a violation's bundle again")
     parser.add_argument("--decoder", default="optimised", metavar="NAME", help="as in the suite (default: optimised)")
     parser.add_argument("--target", metavar="DIR", help="target checkpoint (default: as in the suite)")
@@ -39,6 +38,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Exit status of the run so far, as the suite has it; 2 also where a hazard never occurred."""
     from specqual.soak.journal import NAME, BadJournal, Journal
+    from specqual.soak.mayhem import Cramped, Mayhem
     from specqual.soak.page import Press, meant
     from specqual.soak.run import Soak, stopping
     from specqual.soak.view import view
@@ -60,13 +60,17 @@ def run(args: argparse.Namespace) -> int:
         raise BadJournal(f"--report: {folder} holds a journal already; --resume goes on with it")
     about = asked(args)
     folder.mkdir(parents=True, exist_ok=True)
-    journal, console = Journal.open(file), Console()
-    press = Press(journal, folder)
+    journal, console = (Cramped if args.chaos else Journal).open(file), Console()
+    press, mayhem = Press(journal, folder), Mayhem(about.seed) if args.chaos else None
     with view(journal, console) as shown:
 
         def beat(soak: Soak) -> None:
             shown.tick()
             press.tick()
+            if soak.trouble is not None:
+                console.print(f"waits for the journal: {soak.trouble}", markup=False, highlight=False, soft_wrap=True)
+            if mayhem is not None:
+                mayhem.tick(soak)
 
         soak = Soak(about, journal, args.workers, minutes * 60, beat)
         with stopping(soak):
@@ -74,15 +78,17 @@ def run(args: argparse.Namespace) -> int:
     found = press.print(running=False)
     for name, decision in found.decisions.items():
         console.print(f"{name}: {decision}", markup=False, highlight=False, soft_wrap=True)
-    meaning = meant(found.status)
-    console.print(f"{how}; exit status {int(found.status)}: {meaning}", markup=False, highlight=False, soft_wrap=True)
+    status = found.status if soak.trouble is None or found.status is Status.VIOLATED else Status.ERROR
+    meaning = meant(found.status) if soak.trouble is None else "what is recorded stays; make room and --resume"
+    console.print(f"{how}; exit status {int(status)}: {meaning}", markup=False, highlight=False, soft_wrap=True)
     journal.close()
-    return found.status
+    return status
 
 
 def asked(args: argparse.Namespace) -> Any:
     """The run that a command line asks for; BadOption names what cannot be followed."""
     from specqual.conformance.options import BadOption, read_options
+    from specqual.soak.chaos import DRILLS, PREFIX
     from specqual.soak.scenarios import SCENARIOS
     from specqual.soak.worker import About
 
@@ -95,7 +101,8 @@ def asked(args: argparse.Namespace) -> Any:
         if name not in SCENARIOS:
             raise BadOption(f"--scenario: there is no {name!r}; there are {', '.join(SCENARIOS)}")
     scenarios = tuple(name for name in SCENARIOS if not args.scenario or name in args.scenario)
-    return About(wanted.decoder, wanted.setup, wanted.seed, scenarios, args.scale)
+    drills = tuple(PREFIX + name for name in DRILLS) if args.chaos else ()
+    return About(wanted.decoder, wanted.setup, wanted.seed, (*drills, *scenarios), args.scale)
 
 
 def replay(file: Path) -> int:
