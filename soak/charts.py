@@ -1,5 +1,6 @@
 """What a journal shows as plots; each chart comes from what was recorded, and is missing where nothing was."""
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import log, log10
@@ -8,12 +9,14 @@ from specqual.conformance.charts import Chart
 from specqual.conformance.plot import Plot, decades, linear, named
 from specqual.conformance.statistics import log_e, mean, product
 
-from .journal import Increment, Journal
+from .journal import Increment, Journal, added
 from .night import mixed
+from .scenarios import SCENARIOS
 from .series import Life, Segments
 
 MOST_POINTS = 240  # of one line
 LINES = 6  # that have a colour of their own
+DRAFTED, ACCEPTED = "drafted by length", "accepted by length"  # histograms
 LOOKS = 60  # at the evidence of one test
 LEAST = -12.0  # log10 of the smallest e-value that is drawn
 HOUR = 3600.0
@@ -70,49 +73,46 @@ def by_decoder(all_lives: Sequence[Life], kind: str, clock: Segments) -> dict[st
             for name, value in read.items():
                 if name.startswith(f"{kind} "):
                     found.setdefault(name.removeprefix(f"{kind} "), []).append((clock(time) / HOUR, value))
-    return {name: sorted(path) for name, path in sorted(found.items())}
+    return {name: sorted(path) for name, path in sorted(found.items()) if any(value for _, value in path)}
 
 
-def acceptance(all_lives: Sequence[Life]) -> Chart | None:
-    """Drafts accepted per round by what had been generated, in each half of what the processes served."""
-    early, late = dict[int, list[float]](), dict[int, list[float]]()
-    for life in all_lives:
-        reads = [read for _, read in life.moments if "requests" in read]
-        if not reads:
-            continue
-        middle, last = reads[len(reads) // 2], reads[-1]
-        for name in last:
-            if name.startswith("drafted @"):
-                place = int(name.removeprefix("drafted @"))
-                names = name, f"accepted @{place}"
-                before = [middle.get(one, 0.0) for one in names]
-                for half, values in (
-                    (early, before),
-                    (late, [last[n] - b for n, b in zip(names, before, strict=True)]),
-                ):
-                    own = half.setdefault(place, [0.0, 0.0])
-                    half[place] = [own[0] + values[0], own[1] + values[1]]
-    edges = sorted(edge for edge, (rounds, _) in late.items() if rounds or early[edge][0])
+def in_shares(all_lives: Sequence[Life], kind: str, clock: Segments) -> dict[str, Path]:
+    """As `by_decoder`, in shares of the most that was ever seen of each: pools are of all sizes."""
+    found = by_decoder(all_lives, kind, clock)
+    return {name: [(x, y / max(y for _, y in path)) for x, y in path] for name, path in found.items()}
+
+
+def acceptance(journal: Journal) -> Chart | None:
+    """Drafts accepted per round by what had been generated, in each half of the epochs; of those with the run's own
+    checkpoints, where it had any."""
+    query = """SELECT h.scenario, h.name, h.bins FROM histograms h JOIN epochs p ON p.scenario = h.scenario
+        AND p.epoch = h.epoch WHERE h.name IN (?, ?) ORDER BY p.started, h.name DESC"""
+    rows = journal.connection.execute(query, (DRAFTED, ACCEPTED)).fetchall()
+    own = [row for row in rows if row[0] in SCENARIOS and SCENARIOS[row[0]].stage == "own"] or rows
+    title, middle = "Acceptance against generated length", len(own) // 2
+    halves = {"first half of the run": own[:middle], "second half": own[middle:]}
+    sums = {
+        half: [added(json.loads(bins) for _, name, bins in part if name == wanted) for wanted in (DRAFTED, ACCEPTED)]
+        for half, part in halves.items()
+    }
+    edges = sorted({int(edge) for drafted, _ in sums.values() for edge in drafted})
     if not edges:
         return None
-    title = "Acceptance against generated length"
-    names = [f"{edge:,}" for edge in edges]
-    halves = {"first half of the run": early, "second half": late}
     paths = {
-        name: [(place, half[edge][1] / half[edge][0]) for place, edge in enumerate(edges) if half[edge][0]]
-        for name, half in halves.items()
+        half: [(place, accepted.get(str(e), 0) / drafted[str(e)]) for place, e in enumerate(edges) if str(e) in drafted]
+        for half, (drafted, accepted) in sums.items()
     }
-    top = max((y for path in paths.values() for _, y in path), default=1.0)
-    plot = Plot(
-        title, named("tokens generated before the round, from", names), linear("drafts accepted per round", 0, top)
-    )
-    for number, (name, path) in enumerate(paths.items()):
+    names = [f"{e // 1024}k" if e >= 1024 else str(e) for e in edges]
+    top = max(y for path in paths.values() for _, y in path)
+    across = named("tokens generated before the round, from", names)
+    plot = Plot(title, across, linear("drafts accepted per round", 0, top))
+    for number, (half, path) in enumerate(paths.items()):
         if path:
-            plot.line(path * (2 if len(path) == 1 else 1), number, name)
-    rounds = sum(half[edge][0] for half in halves.values() for edge in edges)
+            plot.line(path * (2 if len(path) == 1 else 1), number, half)
+    rounds = sum(sum(drafted.values()) for drafted, _ in sums.values())
     caption = (
-        f"Mean of {rounds:,.0f} rounds with drafts. A fall to the right says that drafts get worse with length; a gap "
-        "between the lines, that they get worse with the hours."
+        f"Mean of {rounds:,} rounds with drafts{'' if own is rows else ' of the run’s own checkpoints'}. A fall to the "
+        "right says that drafts get worse with length; a gap between the lines, that they get worse with the hours."
     )
     return Chart("acceptance-length", title, plot.markup(), caption, tuple(paths))
 
@@ -179,8 +179,15 @@ GAUGES = (
     ("throughput", by_process, "tokens/s", "Throughput", "tokens per second", "Tokens that came, oracles included."),
     ("memory", by_process, "memory", "Memory of the processes", "MB", "Resident. Its slope behind the warm-up counts."),
     ("device-memory", by_process, "device memory", "Memory on the device", "MB", "What tensors hold there."),
-    ("pages", by_decoder, "free pages", "Free pages", "pages", "Free, or to be had back from the prefix cache."),
-    ("slots", by_decoder, "free slots", "Free slots", "slots", "Recurrent slots, free or to be had back."),
+    (
+        "pages",
+        in_shares,
+        "free pages",
+        "Free pages",
+        "share of the pool",
+        "Free, or to be had from a prefix cache.",
+    ),
+    ("slots", in_shares, "free slots", "Free slots", "share of each pool", "Recurrent slots, free or to be had back."),
     ("queue", by_process, "queue", "Requests under way", "requests", "Submitted and not ended."),
     (
         "captures",
@@ -197,7 +204,7 @@ GAUGES = (
 def charts(journal: Journal, all_lives: Sequence[Life], clock: Segments, enough: float) -> list[Chart]:
     """Every chart that a journal has data for."""
     hours = max(clock.seconds, 1.0) / HOUR
-    found = [acceptance(all_lives)]
+    found = [acceptance(journal)]
     for id, lines, gauge, title, unit, caption in GAUGES:
         found.append(over_time(id, title, unit, lines(all_lives, gauge, clock), hours, caption))
     found += [*evidence(journal, enough), regrets(journal.histogram("regret"))]

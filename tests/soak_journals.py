@@ -57,6 +57,7 @@ def written(
         for number in range(part * minutes, (part + 1) * minutes):
             evidence = Increment("law table", 0.3 * (number % 3 - 1), 500, {"a": (250, 250)}, {"a": LAW})
             bins = {"regret": {"0": 400, "1e-6": 90 + number, "1e-3": 1}}
+            bins |= {"drafted by length": {"1": 40, "2": 30, "2048": 10}, "accepted by length": {"1": 60, "2": 40}}
             found = Epoch("mixed", number, "EXACT", f"{number:064x}", COUNTS, (evidence,), bins)
             if number == 3 and violations:
                 found = Epoch("mixed", 3, "VIOLATED", "f" * 64, COUNTS, (evidence,), bins, tuple(violations))

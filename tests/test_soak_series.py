@@ -1,11 +1,12 @@
 """Gauges are read by process and by the time that a run was on, and leaks are judged from them."""
 
+import re
 from math import log, log10
 
 import pytest
 
 from specqual.conformance.verdicts import Verdict
-from specqual.soak.charts import GAUGES, MOST_POINTS, charts, evidence, regrets, thinned
+from specqual.soak.charts import GAUGES, MOST_POINTS, acceptance, charts, evidence, regrets, thinned
 from specqual.soak.glance import clock, glance, words
 from specqual.soak.journal import Epoch, Increment, Journal, Served
 from specqual.soak.night import judged
@@ -85,6 +86,20 @@ def test_every_chart_is_drawn_from_what_was_recorded(journal):
     found = [chart.id for chart in charts(journal, lives(journal), segments(journal), 14.5)]
     drawn = [id for id, _, gauge, *_ in GAUGES if gauge not in ("device memory", "graph captures")]
     assert found == ["acceptance-length", *drawn, "evidence-1", "regret"]
+
+
+def test_acceptance_is_that_of_the_runs_own_checkpoints_where_it_has_any(journal, tmp_path):
+    chart = acceptance(journal)
+    assert ">2k<" in chart.svg and "Mean of 3,200 rounds with drafts." in chart.caption
+    other = Journal.open(tmp_path / "soak.sqlite")
+    segment = other.begin({"seed": 1})
+    for number, (scenario, accepted) in enumerate((("mixed", 0), ("mixed own", 30), ("mixed own", 10))):
+        bins = {"drafted by length": {"1": 10}, "accepted by length": {"1": accepted}}
+        other.add(segment, Epoch(scenario, number, "EXACT", "", histograms=bins), Served(0, number, 1.0, 0.0))
+    chart = acceptance(other)
+    assert "Mean of 20 rounds with drafts of the run’s own checkpoints" in chart.caption
+    first, second = re.findall(r'points="[\d.]+,([\d.]+)', chart.svg)
+    assert float(first) < float(second)  # SVG counts downwards: the second half is worse
 
 
 def test_a_thinned_line_keeps_its_peak_and_its_end():
