@@ -17,7 +17,7 @@ from .choice import best_ids
 from .deltanet import Inputs
 from .formats import decode
 from .memory import Memory
-from .pages import Pages, Stream, Table
+from .pages import Pages, Stream, empty_table
 from .replay import Replay, replay_of
 from .span import Span
 from .tile import Kernel, Tiling
@@ -77,7 +77,7 @@ def run_attention(
     """Through pages of their own."""
     key, ends = spans[0].key, [len(span.key) for span in spans]
     stream = Stream("seen", key.shape[1], key.shape[2], key.dtype, window)
-    pages, tables = Pages([stream], sum(stream.most_pages(end, end) for end in ends)), [Table() for _ in spans]
+    pages, tables = Pages([stream], sum(stream.most_pages(end, end) for end in ends)), [empty_table() for _ in spans]
     for table, end in zip(tables, ends, strict=True):
         pages.extend(table, 0, end)
     whole = view_of(rows_of(places_of(ends), [0] * len(spans), sum(ends)), [0] * len(spans), ends, None)

@@ -1,9 +1,10 @@
 """The page pool: keys and values of the target and of the drafter's context, one accounting for both."""
 
 import math
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -54,8 +55,15 @@ class Stream:
         return pages if self.window is None else min(pages, -(-(self.window - 1 + span) // PAGE) + 1)
 
 
-Table = list[int]
-"""The page of each 16 positions of one stream, oldest first; 0 where it went back. Page 0 belongs to nobody."""
+Table: TypeAlias = "array[int]"
+"""The page of each 16 positions of one stream, oldest first; 0 where it went back. Page 0 belongs to nobody.
+
+An array, because a device is told of all of them in every round.
+"""
+
+
+def empty_table() -> Table:
+    return array("i")
 
 
 class Blocks(NamedTuple):
@@ -122,7 +130,7 @@ class Pages:
 
     def tables(self) -> dict[str, Table]:
         """Empty tables by stream; streams that share pages share one."""
-        own = {stream.name: Table() for stream in self.own}
+        own = {stream.name: empty_table() for stream in self.own}
         return {name: own[owner] for name, owner in self.owners.items()}
 
     def extend(self, table: Table, start: int, end: int) -> None:
@@ -175,7 +183,7 @@ class Pages:
     def find(self, tables: Sequence[Table], view: View) -> Tensor:
         """The pages [n, view.pages] that a view shows, of tables in the order of the samples; 0 where there is none."""
         found = [tables[i][first : first + view.pages] for i, first in zip(view.samples, view.firsts, strict=True)]
-        return torch.tensor([pages + [0] * (view.pages - len(pages)) for pages in found])
+        return torch.tensor([[*pages, *[0] * (view.pages - len(pages))] for pages in found])
 
     def write(self, stream: Stream, pages: Tensor, view: View, key: Tensor, value: Tensor) -> None:
         """Store the new rows of a view, the first ones of key and value [at least R, kv_heads, d]."""
@@ -204,7 +212,9 @@ class Pages:
     def read(self, stream: Stream, table: Table, first: int, end: int) -> tuple[Tensor, Tensor]:
         """Keys and values [end - first, kv_heads, d] of one sample, in its stream's dtype."""
         blocks, low = self._blocks[stream.name], first // PAGE
-        at = torch.tensor(table[low : -(-end // PAGE)])[:, None, None] * blocks.per_page + blocks.sides
+        at = (
+            torch.tensor(table[low : -(-end // PAGE)], dtype=torch.long)[:, None, None] * blocks.per_page + blocks.sides
+        )
         rows = blocks.data[at].permute(1, 0, 3, 2, 4).flatten(1, 2)[:, first - low * PAGE : end - low * PAGE]
         return self._decoded(stream, rows)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .attention import KEYS
 from .memory import Memory, Store
-from .pages import PAGE
+from .pages import PAGE, Table
 
 CHUNK = KEYS  # tokens
 Ids = tuple[int, ...]
@@ -21,7 +21,7 @@ Ids = tuple[int, ...]
 class Chunk:
     """The pages of one chunk by the stream that owns them, and the slot of the recurrent state behind it, if any."""
 
-    pages: dict[str, list[int]]
+    pages: dict[str, Table]
     slot: int | None
 
 
@@ -120,5 +120,5 @@ class Prefixes:
     def _drop(self, ids: Ids) -> None:
         chunk = self._known.pop(ids)
         for pages in chunk.pages.values():
-            self._store.pages.release(list(pages))
+            self._store.pages.release(pages[:])
         self._store.slots.give(chunk.slot)

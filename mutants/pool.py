@@ -95,7 +95,7 @@ def m17f(self: Store, memory: Memory) -> None:
     """The drafter's pages are not freed with the sample's others."""
     for name, table in memory.tables.items():
         if name.startswith("draft"):
-            table.clear()
+            del table[:]
     sound_give(self, memory)
 
 

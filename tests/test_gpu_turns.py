@@ -189,7 +189,7 @@ def test_a_standing_round_runs_over_the_same_again_and_again() -> None:
     engine.submit(Request(prompt=(3, 9, 4), max_tokens=9, sampling=PLAIN, ignore_eos=True))
     engine.step()
     turn, (memory,) = engine._turns.turn, engine._store.open
-    before, tables = engine.resources(), {name: list(table) for name, table in memory.tables.items()}
+    before, tables = engine.resources(), {name: table[:] for name, table in memory.tables.items()}
     for streams in (turn.target.streams, turn.drafter.streams):
         turn.store.extend(memory, streams, memory.length + 1 + turn.slots)
     again = turn.standing([Seat(memory, 5, turn.slots)])

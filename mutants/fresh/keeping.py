@@ -138,7 +138,7 @@ def f18a(self: Prefixes, memory: Memory, prompt: Ids, most: int) -> None:
         if name.startswith("draft"):
             held = list(table)
             self._store.pages.release(table)
-            table += [0] * len(held)
+            table.extend([0] * len(held))
 
 
 class ByContent(OrderedDict[Ids, Any]):
