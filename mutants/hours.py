@@ -93,7 +93,7 @@ def wrapping(limit: int) -> Make:
     return remembering(wrap)
 
 
-wrap, wrap_soon = wrapping(WRAP), wrapping(40)
+wrap, wrap_soon = wrapping(WRAP), wrapping(16)
 
 
 @remembering

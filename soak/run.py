@@ -1,5 +1,6 @@
 """A run: worker processes that take epochs, one journal, and an end at any time."""
 
+import json
 import multiprocessing
 import signal
 import sqlite3
@@ -9,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
@@ -18,6 +20,7 @@ from .journal import Epoch, Journal, Served, Violation
 from .worker import About, Task, World, main
 
 GRACE = 120.0  # seconds for epochs under way when the time is up
+BUNDLES = "violations"  # folder beside the journal, with a file that --replay takes for each
 TRIES = 2  # of an epoch whose worker dies
 BEAT = 0.5  # seconds between two looks at the clock
 
@@ -126,7 +129,7 @@ class Soak:
         try:
             while self._unwritten:
                 self.journal.add(self.segment, *self._unwritten[0])
-                self._unwritten.popleft()
+                file_bundles(self.journal.path.parent / BUNDLES, self._unwritten.popleft()[0])
             self.trouble = None
         except sqlite3.Error as error:
             self.trouble = str(error)
@@ -144,6 +147,15 @@ class Soak:
                 epoch = Epoch(*task, Verdict.ERROR, "", violations=(Violation("decoder", told, bundle),))
                 self._record(epoch, Served(worker.index, worker.since, time() - worker.since, 0.0))
         return self._started(worker.index)
+
+
+def file_bundles(folder: Path, epoch: Epoch) -> None:
+    """A file for each violation, as --replay takes it. They are in the journal, too, so a full disk loses nothing."""
+    for place, one in enumerate(epoch.violations):
+        file = folder / f"{epoch.scenario}-{epoch.number}-{place}.json".replace(" ", "-")
+        with suppress(OSError):
+            folder.mkdir(exist_ok=True)
+            file.write_text(json.dumps({"oracle": one.oracle, "detail": one.detail, **one.bundle}, indent=1) + "\n")
 
 
 @contextmanager

@@ -21,16 +21,16 @@ from specqual.soak.worker import About, World
 NANO = Setup(target=fixtures.path("nano/hybrid"), draft=fixtures.path("nano/hybrid-dflash2"))
 SHORT = ("bad", "gaps", "laws steep")
 FAULTS = (
-    ("hours:leak_often", "storm", "conservation"),
-    ("hours:dirty", "storm", "regret"),
-    ("hours:wrap_soon", "mixed", "regret"),
-    ("hours:drift", "mixed", "state"),
-    ("pool:m18a", "conversations", "state"),
+    ("hours:leak_often", "storm", {"conservation"}),
+    ("hours:dirty", "storm", {"regret", "isolation", "seed", "state"}),
+    ("hours:wrap_soon", "mixed", {"regret", "isolation", "seed"}),
+    ("hours:drift", "mixed", {"state"}),
+    ("pool:m18a", "conversations", {"state"}),
 )
 
 
-def about(*scenarios: str, decoder: str = "optimised", seed: int = 0) -> About:
-    return About(decoder, NANO, seed, scenarios, 0.25)
+def about(*scenarios: str, decoder: str = "optimised", seed: int = 0, scale: float = 0.25) -> About:
+    return About(decoder, NANO, seed, scenarios, scale)
 
 
 def rows(path: Path) -> dict[tuple[str, int], tuple[str, ...]]:
@@ -112,13 +112,15 @@ def test_what_is_recorded_survives_kill_9_and_the_run_goes_on(tmp_path):
     assert ends == [None, "SIGINT"]
 
 
-@pytest.mark.parametrize(("decoder", "scenario", "oracle"), FAULTS)
-def test_a_planted_fault_is_found_within_two_epochs(decoder, scenario, oracle):
+@pytest.mark.parametrize(("decoder", "scenario", "oracles"), FAULTS)
+def test_a_planted_fault_is_found_within_a_few_epochs(decoder, scenario, oracles):
     world = World(about(scenario, decoder=f"specqual.mutants.{decoder}"))
-    found = [world.play((scenario, number)).epoch for number in range(2)]
+    played = (world.play((scenario, number)).epoch for number in range(6))
+    first = next(epoch for epoch in played if epoch.verdict is not Verdict.EXACT)
     world.close()
-    assert Verdict.VIOLATED in [epoch.verdict for epoch in found]
-    assert oracle in [one.oracle for epoch in found for one in epoch.violations]
+    assert first.verdict is Verdict.VIOLATED
+    assert oracles & {one.oracle for one in first.violations}
+    assert all(one.bundle["scenario"] == scenario for one in first.violations)
 
 
 def test_graphs_that_thrash_are_found_once_they_should_have_settled():
@@ -131,7 +133,7 @@ def test_graphs_that_thrash_are_found_once_they_should_have_settled():
 
 def test_a_law_that_leans_by_half_a_percent_is_found(tmp_path):
     journal = Journal.open(tmp_path / "one")
-    in_process(about("laws steep", decoder="specqual.mutants.hours:lean"), journal, 2)
+    in_process(about("laws steep", decoder="specqual.mutants.hours:lean", scale=1.0), journal, 1)
     found = judged(journal)
     assert found.decisions["laws"].verdict is Verdict.VIOLATED
     assert found.status is Status.VIOLATED
