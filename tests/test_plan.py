@@ -61,6 +61,7 @@ def test_states_and_caches_weigh_what_their_shapes_say() -> None:
     found = sums(pair_of(LARGE), Load(15, 4096))
     assert found["recurrent states, float32"] == 15 * 48 * 3 * 2**20
     assert found["target: FP8 keys and values"] == pytest.approx(15 * 4096 * 32 * 1024, rel=0.01)
+    assert sums(pair_of(LARGE), Load(15, 4096, prefixes=256))["recurrent states, float32"] == 30 * 48 * 3 * 2**20
     whole = sums(pair_of(LARGE), Load(15, 65536))["drafter: bfloat16 keys and values"]
     assert found["drafter: bfloat16 keys and values"] == whole  # the window holds no more
     half = sums(pair_of(SMALL), Load(15, 4096, fp8_cache=True))["target: FP8 keys and values"]
@@ -80,6 +81,14 @@ def test_more_never_needs_less_and_the_longest_context_is_the_last_that_fits() -
     assert longest_context(pair, Load(1, 0), 1000 * GIB) == pair.target.max_context
 
 
+def test_states_of_cached_prefixes_are_counted_where_they_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for prefixes in ("0", "256"):
+        assert main(options(LARGE, "32GiB", "--prefixes", prefixes)) == 0
+        said.append(capsys.readouterr().out)
+    assert ["4.219" in text for text in said] == [False, True]  # GiB, twice as many states
+
+
 def test_a_target_may_go_alone(capsys: pytest.CaptureFixture[str]) -> None:
     target = fixtures.path("nano/hybrid-nvfp4")
     assert main(["plan", "--target", str(target), "--memory", "2GB", "--batch", "2", "--context", "300"]) == 0
@@ -95,6 +104,7 @@ def test_sizes_are_read_with_their_units(text: str, size: int) -> None:
     ("wrong", "message"),
     [
         (["--memory", "much"], "memory: must be a size like 32GiB or 16GB, got 'much'"),
+        (["--prefixes", "-1"], "prefixes: must be at least 0, got -1"),
         (["--batch", "0"], "batch: must be at least 1, got 0"),
         (["--context", "300000"], "context: must be between 1 and the target's 262144, got 300000"),
         (["--draft", str(fixtures.path("geometry/qwen3-4b-dflash2"))], "config.json: vocab_size: is 151936, but"),

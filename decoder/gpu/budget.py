@@ -6,7 +6,7 @@ their shapes, as `peaks` counts them. What CUDA takes, with kernels and for grap
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
@@ -52,12 +52,14 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is to be served: requests at once, tokens of each, the drafter in NVFP4, the target's cache in FP8."""
+    """What is to be served: requests at once, tokens of each, the drafter in NVFP4, the target's cache in FP8, and
+    chunks that a prefix cache keeps."""
 
     batch: int
     context: int
     quantise_draft: bool = False
     fp8_cache: bool = False
+    prefixes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +141,12 @@ def turns(pair: Pair) -> Iterator[tuple[int, int]]:
 
 
 def states(pair: Pair, load: Load) -> Iterator[Item]:
-    """Of every request and recurrent layer: a float32 state, and the log of a span."""
+    """Of every request, of as many cached prefixes at most, and of every recurrent layer: a float32 state, and the log
+    of a span."""
     net, layers = pair.target.delta_net, pair.target.layer_types.count(LayerType.LINEAR)
     if net is None:
         return
-    slots = load.batch * layers
+    slots = (load.batch + min(load.batch, load.prefixes)) * layers
     yield Item("recurrent states, float32", slots * 4 * net.value_heads * net.key_dim * net.value_dim)
     ring = 2 * pair.span  # places for what may be rejected, twice
     token = 2 * (net.key_heads * net.key_dim + net.value_heads * net.value_dim) + 2 * 4 * net.value_heads
@@ -183,6 +186,6 @@ def longest_context(pair: Pair, load: Load, memory: int, step: int = 256) -> int
     low, high = 0, pair.target.max_context // step
     while low < high:
         middle = (low + high + 1) // 2
-        fits = total(pair, Load(load.batch, middle * step, load.quantise_draft, load.fp8_cache)) <= memory
+        fits = total(pair, replace(load, context=middle * step)) <= memory
         low, high = (middle, high) if fits else (low, middle - 1)
     return low * step

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--memory", required=True, metavar="SIZE", help="of the device, for instance 32GiB")
     parser.add_argument("--batch", type=int, default=15, metavar="N", help="requests wanted at once (%(default)s)")
     parser.add_argument("--context", type=int, default=4096, metavar="N", help="tokens wanted of each (%(default)s)")
+    parser.add_argument(
+        "--prefixes", type=int, default=0, metavar="N", help="chunks that a prefix cache keeps (%(default)s)"
+    )
     parser.add_argument("--kv", choices=["stored", "fp8"], default="stored", help="the target's cache (%(default)s)")
 
 
@@ -38,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     target, quantisation = read_target(args.target)
     if args.batch < 1:
         raise ValueError(f"batch: must be at least 1, got {args.batch}")
+    if args.prefixes < 0:
+        raise ValueError(f"prefixes: must be at least 0, got {args.prefixes}")
     if not 1 <= args.context <= target.max_context:
         raise ValueError(f"context: must be between 1 and the target's {target.max_context}, got {args.context}")
     pair, kinds = Pair(target, quantisation), {"without a drafter": False}
@@ -45,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
         draft, draft_quantisation = read_draft(args.draft, target)
         pair = Pair(target, quantisation, draft, draft_quantisation)
         kinds = {"drafter as stored": False, "drafter in NVFP4": True}
-    wanted = {name: Load(args.batch, args.context, in_nvfp4, args.kv == "fp8") for name, in_nvfp4 in kinds.items()}
+    fp8 = args.kv == "fp8"
+    wanted = {name: Load(args.batch, args.context, narrow, fp8, args.prefixes) for name, narrow in kinds.items()}
 
     console = Console(soft_wrap=True, highlight=False)
     sums = {name: {item.name: item.bytes for item in budget(pair, load)} for name, load in wanted.items()}
@@ -61,10 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
     reach = Table("requests", *kinds, title=f"longest context in {memory / GIB:.2f} GiB")
     for batch in BATCHES:
-        found = [
-            longest_context(pair, Load(batch, 0, load.quantise_draft, load.fp8_cache), memory)
-            for load in wanted.values()
-        ]
+        found = [longest_context(pair, replace(load, batch=batch), memory) for load in wanted.values()]
         reach.add_row(str(batch), *(f"{context:,}" if context else "none" for context in found))
     console.print(reach)
     fits = [name for name, size in totals.items() if size <= memory]
