@@ -45,7 +45,7 @@ def play(stage: Stage, scenario: Scenario, seed: int, number: int, told: Told = 
     except NoStage as error:
         return Played(Epoch(scenario.name, number, Verdict.SKIPPED, "", {f"skipped: {error}": 1}), 0.0)
     traffic, oracle_seconds = Traffic(decoder, plan, told), 0.0
-    bench = Bench(stage, plan, traffic.found, seed)
+    bench = Bench(stage, plan, traffic.found, chance_of(seed, scenario.name, number, "places").getrandbits(62))
     try:
         guarded("an epoch", traffic.run, LONGEST)
         began = monotonic()

@@ -45,12 +45,13 @@ LOCAL = 26  # tokens that the reference is given of a far sequence, in front of 
 
 @dataclass
 class Bench:
-    """One epoch before its oracles. `amiss` collects an oracle's name, a sentence, and the place it is about."""
+    """One epoch before its oracles. `amiss` collects an oracle's name, a sentence, and the place it is about; `salt`, the
+    epoch's own, makes the noise of its tokens' places unlike that of any other epoch."""
 
     stage: Stage
     plan: Plan
     outcome: Outcome
-    seed: int
+    salt: int
     amiss: list[tuple[str, str, int | None]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     regrets: Counter[str] = field(default_factory=Counter)
@@ -132,7 +133,7 @@ def regret(bench: Bench) -> None:
                     break
                 bench.counts["sampled tokens judged"] += 1
                 if given.law[token] > 0:
-                    v = noise(bench.seed, course.place * 64 + sample, place)
+                    v = noise(bench.salt, course.place * 64 + sample, place)
                     u = transform(given.law, np.array(token), np.array(v))
                     bench.ranks.append(int(cells(u, BITS)[0]))
 

@@ -40,6 +40,7 @@ BAD: tuple[tuple[str, dict[str, Any]], ...] = (
     ("top_k", {"sampling": Sampling(temperature=1.0, top_k=-3)}),
     ("logit_bias", {"sampling": Sampling(logit_bias=((10**9, 1.0),))}),
 )
+LONG = 2048  # tokens of a context that is nearly filled
 JUDGED, ALONE, LOOKS = 0.25, 0.06, 0.1  # of requests, requests and ticks
 
 
@@ -257,12 +258,13 @@ def limits(count: int) -> Draw:
 
 
 def long_context(count: int) -> Draw:
-    """A few requests of some hundred tokens, and short ones beside them."""
+    """A few requests of some hundred tokens, one of nearly the whole context, and short ones beside them."""
 
     def draw(chance: Random, room: Room) -> Plan:
         found = list[Asked]()
-        for _ in range(count):
-            length = chance.randint(300, 1200)
+        nearly = min(room.limits.max_context, LONG) - 40
+        for place in range(count):
+            length = chance.randint(300, 1200) if place else nearly
             found.append(Asked(asked(chance, room, length, 24, warm(chance))))
             found += [Asked(asked(chance, room, 9, 12)) for _ in range(2)]
         return planned(chance, found, (0.3, 0.2), live=(4,), looks=frozenset({6}))
