@@ -45,8 +45,8 @@ LOCAL = 26  # tokens that the reference is given of a far sequence, in front of 
 
 @dataclass
 class Bench:
-    """One epoch before its oracles. `amiss` collects an oracle's name, a sentence, and the place it is about; `salt`, the
-    epoch's own, makes the noise of its tokens' places unlike that of any other epoch."""
+    """One epoch before its oracles. `amiss` collects an oracle's name, a sentence, and the place it is about. `salt` is
+    the epoch's own, so that the noise of its tokens' places is unlike that of any other epoch."""
 
     stage: Stage
     plan: Plan
