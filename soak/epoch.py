@@ -18,6 +18,7 @@ from .course import Course, Outcome, Told, Traffic
 from .gauges import Meter
 from .hazards import counted
 from .journal import Epoch, Violation
+from .objects import objects
 from .oracles import ORACLES, Bench, laws
 from .plan import chance_of
 from .scenarios import Scenario
@@ -49,7 +50,7 @@ def play(stage: Stage, scenario: Scenario, seed: int, number: int, told: Told = 
     try:
         guarded("an epoch", traffic.run, LONGEST)
         began = monotonic()
-        for oracle in ORACLES:
+        for oracle in (*ORACLES, objects):
             guarded(oracle.__name__, lambda oracle=oracle: oracle(bench), LONGEST)  # type: ignore[misc]
         evidence = laws(bench)
         oracle_seconds = monotonic() - began

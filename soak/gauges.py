@@ -1,7 +1,7 @@
 """Gauges: what one worker reads off its decoder and its process every ten seconds, while it serves.
 
-Gauges tell how a run goes. No verdict row rests on them, so they may differ from run to run; the slope of memory and
-the counts of objects are judged over many of them (`leak`).
+Gauges tell how a run goes. No verdict row rests on them, so they may differ from run to run; the slope of memory is
+judged over many of them (`leak`).
 """
 
 from collections import Counter
@@ -15,10 +15,7 @@ import torch
 
 from specqual.contract import Counted, Event, Inspectable, Round, Tokens
 
-from .leak import census
-
 EVERY = 10.0  # seconds
-RESTS = 15.0  # seconds between two counts of objects, which take a fifth of one
 MEGA = 1e6
 
 
@@ -75,7 +72,6 @@ class Meter:
 
     def __post_init__(self) -> None:
         self._last, self._told = self.clock(), 0
-        self._rested = self._last - RESTS
 
     def submitted(self) -> None:
         self.live += 1
@@ -101,25 +97,22 @@ class Meter:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to read again; between two epochs also if objects were not counted for a while."""
-        now = self.clock()
-        return now - self._last >= EVERY or (not self.live and now - self._rested >= RESTS)
+        return self.clock() - self._last >= EVERY
 
     def read(self) -> dict[str, float]:
         """All gauges by name, as of now."""
         now = self.clock()
         since, told = now - self._last, self._told
+        self._last, self._told = now, self.tokens
         found = {
             "requests": self.requests,
             "tokens": self.tokens,
+            "tokens/s": (self.tokens - told) / since if since else 0.0,
             "queue": self.live,
             "decoders": len(self.decoders),
             "memory": resident(),
             "worst regret": self.worst,
         }
-        if since >= EVERY:
-            found["tokens/s"] = (self.tokens - told) / since
-            self._last, self._told = now, self.tokens
         devices = {decoder.claims.device for decoder in self.decoders.values()}
         held = [size for size in map(on_device, sorted(devices)) if size is not None]
         if held:
@@ -132,7 +125,4 @@ class Meter:
         for place in self.drafted:
             found[f"drafted @{place}"] = self.drafted[place]
             found[f"accepted @{place}"] = self.accepted[place]
-        if not self.live and now - self._rested >= RESTS:
-            found |= {f"objects {kind}": count for kind, count in census(self.decoders.values()).items()}
-            self._rested = self.clock()
         return found

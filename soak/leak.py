@@ -1,16 +1,12 @@
-"""Leaks that no single epoch shows: objects of the decoder that pile up, and memory that grows with the requests.
+"""Memory that grows with the requests, which no single epoch shows.
 
-What is free at rest is exact, and every epoch's own business. Objects may come and go with what a decoder remembers of
-the last requests, so they must only not pile up. The memory of a process is noisy, and has a bound: `BOUND`, on the
-slope that Theil and Sen's estimator finds behind the warm-up.
+What is free at rest, and how many objects there are behind the same traffic, is exact and an epoch's own business. The
+memory of a process is noisy, and has a bound: `BOUND`, on the slope that Theil and Sen's estimator finds behind the
+warm-up.
 """
 
-import gc
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
-
-import torch
 
 from specqual.conformance.verdicts import Decision, Verdict
 
@@ -22,28 +18,9 @@ FEWEST_POINTS = 24  # behind the warm-up
 FEWEST_REQUESTS = 2_000  # behind the warm-up
 ALLOCATOR = 4.0  # MB; a process gains or loses as much by the way its allocator keeps free memory
 CONFIDENCE = 0.999  # of the interval of a slope, both sides together
-QUARTER = 8  # points in each of the first and the last quarter, at least
 
 Points = Sequence[tuple[float, float]]
 """(requests served so far, megabytes) of one process, from its start on."""
-
-
-def census(decoders: Iterable[object]) -> Counter[str]:
-    """How many objects there are of each class of these decoders' own packages, and of tensors, without garbage."""
-    gc.collect()
-    packages = {package(type(decoder).__module__) for decoder in decoders}
-    found = Counter[str]()
-    for thing in gc.get_objects():
-        kind = type(thing)
-        if kind is torch.Tensor or package(str(kind.__module__)) in packages:
-            found[kind.__qualname__] += 1
-    return found
-
-
-def package(module: str) -> str:
-    """What a module belongs to: specqual.decoder.pages to specqual.decoder, vllm.engine to vllm."""
-    parts = module.split(".")
-    return ".".join(parts[: 2 if parts[0] == "specqual" else 1])
 
 
 def warm(places: Sequence[float]) -> int:
@@ -52,37 +29,6 @@ def warm(places: Sequence[float]) -> int:
         return 0
     edge = max(places[0] + WARM_REQUESTS, places[0] + WARM_SHARE * (places[-1] - places[0]))
     return next((index for index, place in enumerate(places) if place >= edge), len(places))
-
-
-def piled(lives: Sequence[Sequence[tuple[float, Mapping[str, int]]]]) -> Decision:
-    """Whether objects of some class pile up: behind the warm-up, the fewest of the last quarter are more than the most
-    of the first. Each life is one process's (requests, census) at its points of rest.
-
-    Counts that only come and go have that order, for quarters of k points, with chance k!² / (2k)!: 1 in 12,870 at 8.
-    It is therefore asked of the whole life, and again without its last quarter, before a class is called growing.
-    """
-    judged, grown = 0, list[str]()
-    for life in lives:
-        points = [count for _, count in life[warm([requests for requests, _ in life]) :]]
-        if len(points) < 4 * QUARTER:
-            continue
-        judged += 1
-        for kind in sorted(set().union(*points)):
-            series = [count.get(kind, 0) for count in points]
-            rise = min(risen(series), risen(series[: -len(series) // 4]))
-            if rise > 0:
-                grown.append(f"{kind} from {series[0]} to {series[-1]}")
-    if grown:
-        return Decision(Verdict.VIOLATED, f"objects pile up: {', '.join(grown)}")
-    if not judged:
-        return Decision(Verdict.INCONCLUSIVE, f"no process was seen {4 * QUARTER} times at rest behind its warm-up")
-    return Decision(Verdict.HOLDS, f"no class of objects grew, in {judged} processes")
-
-
-def risen(series: Sequence[int]) -> int:
-    """How far the floor of the last quarter lies above the ceiling of the first; negative where they overlap."""
-    quarter = max(1, len(series) // 4)
-    return min(series[-quarter:]) - max(series[:quarter])
 
 
 def growth(lives: Sequence[Points]) -> Decision:

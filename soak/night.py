@@ -100,7 +100,7 @@ def judged(journal: Journal) -> Night:
         "traffic": _traffic(journal, rows, counts),
         "laws": _laws(laws, total),
         "hazards": _hazards(journal, rows),
-        **leaks(lives(journal)),
+        "memory": leaks(lives(journal)),
         **({"chaos": _chaos(journal, drills)} if drills else {}),
     }
     return Night(decisions, counts, laws, total)

@@ -47,6 +47,7 @@ class Plan:
     bad: tuple[tuple[str, Request], ...] = ()
     idle: int = 2  # ticks with nothing to do, at the end
     chunk: int | None = None  # tokens of a prompt in one pass, where that stays the same
+    counted: bool = False  # served a second time, with the decoder's objects counted before and after
 
 
 @dataclass(frozen=True, slots=True)

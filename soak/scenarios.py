@@ -9,6 +9,7 @@ from .traffic import (
     bad_requests,
     barren,
     conversations,
+    counted,
     far,
     gaps,
     laws,
@@ -47,6 +48,7 @@ SCENARIOS: dict[str, Scenario] = {
             "buckets", "nano", 4, oscillating(200), ("batches that grew", "batches that shrank", "schedules changed")
         ),
         Scenario("storm", "nano", 8, storm(300), ("cancelled behind a round", "cancelled while waiting")),
+        Scenario("counted", "nano", 1, counted(100), ("times objects were counted", "cancellations", "preemptions")),
         Scenario("storm own", "own", 1, storm(60), ("cancellations",)),
         Scenario("pressure", "tight", 5, pressed(160), ("preemptions", "waited for room", "cancellations")),
         Scenario("conversations", "nano", 3, conversations(12, 5), ("turns behind a turn", "prefix hits")),

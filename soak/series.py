@@ -8,9 +8,8 @@ from itertools import groupby, pairwise, zip_longest
 from specqual.conformance.verdicts import Decision
 
 from .journal import Journal
-from .leak import growth, piled
+from .leak import growth
 
-OBJECTS = "objects "
 Moment = tuple[float, Mapping[str, float]]
 """When, in seconds since the epoch of clocks, and what was read then, by name."""
 
@@ -25,15 +24,6 @@ class Life:
     def of(self, *names: str) -> list[tuple[float, ...]]:
         """Time and values of the moments that have all of these."""
         return [(time, *(read[name] for name in names)) for time, read in self.moments if read.keys() >= set(names)]
-
-    def objects(self) -> list[tuple[float, dict[str, int]]]:
-        """Requests so far, and how many objects there were of each class, whenever they were counted."""
-        found = []
-        for _, read in self.moments:
-            own = {name.removeprefix(OBJECTS): round(n) for name, n in read.items() if name.startswith(OBJECTS)}
-            if own:
-                found.append((read["requests"], own))
-        return found
 
     def settled(self) -> "Life":
         """The longest part of it in which no decoder was made: a new one takes memory, and that is no leak."""
@@ -103,11 +93,7 @@ def _by_worker(rows: Iterable[tuple[int, float, str, float]]) -> Iterator[tuple[
     yield from found.items()
 
 
-def leaks(all_lives: Sequence[Life]) -> dict[str, Decision]:
-    """The verdicts on what piles up: objects of the decoder, and memory."""
+def leaks(all_lives: Sequence[Life]) -> Decision:
+    """The verdict on memory."""
     own = [life.settled() for life in all_lives]
-    used = [[(requests, held) for _, requests, held in life.of("requests", "memory")] for life in own]
-    return {
-        "no objects pile up": piled([life.objects() for life in own]),
-        "memory stays within its bound": growth(used),
-    }
+    return growth([[(requests, held) for _, requests, held in life.of("requests", "memory")] for life in own])

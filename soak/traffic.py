@@ -140,6 +140,18 @@ def storm(count: int) -> Draw:
     return draw
 
 
+def counted(count: int) -> Draw:
+    """A storm with requests that wait in between, after which objects are counted."""
+    stormy = storm(count)
+
+    def draw(chance: Random, room: Room) -> Plan:
+        plan = stormy(chance, room)
+        waiting = [replace(one, preempt=((1, 2),)) if place % 4 == 1 else one for place, one in enumerate(plan.asked)]
+        return replace(plan, asked=tuple(waiting), counted=True)
+
+    return draw
+
+
 def pressed(count: int) -> Draw:
     """More under way than the pool holds: preempted and resumed at random, cancelled now and then."""
 

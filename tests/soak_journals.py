@@ -35,11 +35,10 @@ def written(
     minutes: int = 20,
     violations: Sequence[Violation] = (),
     slope: float = 0.0,
-    rows: float = 0.0,
 ) -> Path:
     """A run of two workers that was interrupted and resumed after half of its time; the file of its journal.
 
-    `slope` is a leak in MB per 10,000 requests, `rows` one of objects per request.
+    `slope` is a leak in MB per 10,000 requests.
     """
     folder.mkdir(parents=True, exist_ok=True)
     journal = Journal.open(folder / NAME)
@@ -48,10 +47,9 @@ def written(
         segment, begin = journal.begin(ABOUT), START + part * (half + 5_000)  # a long break between the two
         journal.connection.execute("UPDATE segments SET started = ? WHERE segment = ?", (begin, segment))
         for worker in range(2):
-            journal.gauge(worker, {"requests": 0.0, "decoders": 1.0, "memory": 300.0, "objects Row": 1.0}, begin)
+            journal.gauge(worker, {"requests": 0.0, "decoders": 1.0, "memory": 300.0}, begin)
             for moment in range(1, int(half // 10) + 1):
                 read = gauges(moment / 6, slope)
-                read["objects Row"] = 3.0 + int(rows * read["requests"])
                 journal.gauge(worker, read, begin + 10 * moment)
         journal.gauge(-1, {"log10 E": 0.2 * (part + 1)}, begin + half / 2)
         for number in range(part * minutes, (part + 1) * minutes):

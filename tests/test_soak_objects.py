@@ -1,0 +1,63 @@
+"""The decoder's objects are counted behind the same traffic, and not one may be left over."""
+
+import pytest
+
+from specqual import fixtures
+from specqual.contract import Request, Setup
+from specqual.decoder import make
+from specqual.decoder.engine import Engine
+from specqual.soak.objects import census, package
+from specqual.soak.worker import About, World
+
+NANO = Setup(target=fixtures.path("nano/dense"), draft=fixtures.path("nano/dense-dflash2"))
+
+
+class Clinging(Engine):
+    """Keeps the samples of requests that were cancelled."""
+
+    def cancel(self, request_id):
+        self.__dict__.setdefault("kept", []).append(self._rows(request_id))
+        super().cancel(request_id)
+
+
+def clinging(setup):
+    decoder = make(setup)
+    decoder.__class__ = Clinging
+    return decoder
+
+
+def played(decoder: str, number: int = 0):
+    world = World(About(decoder, Setup(target=NANO.target), 3, ("counted",)))
+    found = world.play(("counted", number)).epoch
+    world.close()
+    return found
+
+
+def test_a_census_counts_the_decoders_own_objects_and_no_others():
+    decoder = make(NANO)
+    before = census([decoder])
+    assert before["Engine"] >= 1 and before["Tensor"] > 0 and "Request" not in before
+    decoder.submit(Request(prompt=(1, 2, 3), max_tokens=4))
+    assert census([decoder]) - before == {"Row": 1}
+
+
+@pytest.mark.parametrize(
+    ("module", "of"), [("specqual.decoder.pages", "specqual.decoder"), ("vllm.engine.core", "vllm"), ("mine", "mine")]
+)
+def test_a_module_belongs_to_its_package(module, of):
+    assert package(module) == of
+
+
+def test_a_sound_decoder_has_nothing_left_over():
+    epoch = played("optimised")
+    assert epoch.verdict == "EXACT" and epoch.counts["times objects were counted"] == 1
+    assert epoch.counts["cancellations"] > 10 and epoch.counts["preemptions"] > 10
+
+
+def test_what_is_kept_of_cancelled_requests_is_found_within_one_epoch():
+    epoch = played("tests.test_soak_objects:clinging")
+    assert epoch.verdict == "VIOLATED"
+    (found,) = epoch.violations
+    assert (
+        found.oracle == "objects" and "more than before the same 100 requests" in found.detail and "Row" in found.detail
+    )
