@@ -61,7 +61,7 @@ def full_disk() -> Iterator[Trial]:
             journal.add(segment, an_epoch(RECORDED), Served(0, 0.0, 1.0, 0.0))
             journal.close()
             whole = kept == list(range(RECORDED)) and recorded(file) == list(range(RECORDED + 1))
-            yield Trial(Fate.RECOVERED if whole else Fate.WRONG, f"{raised}; epochs {kept} were there")
+            yield Trial(Fate.KEPT if whole else Fate.WRONG, f"{raised}; epochs {kept} were there")
 
 
 def recorded(file: Path) -> list[int]:

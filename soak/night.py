@@ -12,7 +12,7 @@ from specqual.conformance.verdicts import Decision, Status, Verdict
 from .chaos import KILLED, PREFIX, REFUSED
 from .journal import Journal
 from .scenarios import SCENARIOS
-from .series import leaks, lives
+from .series import lives, memory
 
 LAWS = 0.5 * ALPHA  # of the error budget of a run
 CONTEXTS = 64  # laws that a run may test: those that it never came to bet nothing
@@ -100,7 +100,7 @@ def judged(journal: Journal) -> Night:
         "traffic": _traffic(journal, rows, counts),
         "laws": _laws(laws, total),
         "hazards": _hazards(journal, rows),
-        "memory": leaks(lives(journal)),
+        "memory": memory(lives(journal)),
         **({"chaos": _chaos(journal, drills)} if drills else {}),
     }
     return Night(decisions, counts, laws, total)

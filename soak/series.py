@@ -93,7 +93,7 @@ def _by_worker(rows: Iterable[tuple[int, float, str, float]]) -> Iterator[tuple[
     yield from found.items()
 
 
-def leaks(all_lives: Sequence[Life]) -> Decision:
-    """The verdict on memory."""
+def memory(all_lives: Sequence[Life]) -> Decision:
+    """The verdict on the memory of all processes."""
     own = [life.settled() for life in all_lives]
     return growth([[(requests, held) for _, requests, held in life.of("requests", "memory")] for life in own])

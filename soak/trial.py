@@ -23,6 +23,7 @@ class Fate(StrEnum):
     SURVIVED = "nothing was to be seen of the fault"
     WENT_ON = "it raised once, and served all requests to their ends all the same"
     RECOVERED = "it raised; with its requests cancelled it had everything free, and served them again as ever"
+    KEPT = "it raised; all that was recorded was there, and the rest went in once there was room"
     ENDED = "it raised, and had to be made anew; the new one serves as ever"
     WRONG = "it said something else than the undisturbed one"
 

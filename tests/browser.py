@@ -1,4 +1,4 @@
-"""The page of a report in a real browser: `tox -e browser` opens it in Chromium, photographs it and listens in.
+"""The pages of reports in a real browser: `tox -e browser` opens them in Chromium, photographs them and listens in.
 
 Screenshots go to report/browser/. Where there is no Chromium this says so and is skipped.
 """
@@ -16,8 +16,11 @@ from specqual.conformance.veil import BlackBox
 from specqual.contract import Setup
 from specqual.mutants.pairs import Pair
 from specqual.mutants.verification import m01b
+from specqual.soak.journal import Journal, Violation
+from specqual.soak.page import Press
 
 from .qualification import CONFORMANCE, options
+from .soak_journals import written
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine to open the page in")
@@ -32,6 +35,18 @@ FAULTY = "tests.browser:untaped"
 CLAUSES = "LIVE-1 LIVE-3 GE-1 GE-5 LAW-2 LAW-6 RWD-1 ERR-1".split()
 PHOTOS = Path(__file__).resolve().parent.parent / "report" / "browser"
 SECTIONS = ("failed", "claims", "checked", "unseen", "charts", "budget", "clauses", "run")
+SOAK = "numbers violations checked hazards charts run acceptance-length memory evidence-1 regret".split()
+    "numbers",
+    "violations",
+    "checked",
+    "hazards",
+    "charts",
+    "run",
+    "acceptance-length",
+    "memory",
+    "evidence-1",
+    "regret",
+)
 SHOWN = ("trajectory-LAW-6", "acceptance-position", "acceptance-length", "regret")
 
 
@@ -76,6 +91,30 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arguments = [*options(PAIR), *wanted, "--decoder", FAULTY, "--report", str(folder)]
     assert pytest.main([str(CONFORMANCE), "-q", "-p", "no:cacheprovider", *arguments]) == 1
     return folder / "index.html"
+
+
+@pytest.fixture(scope="module")
+def soak(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a small journal, as a run of two hours would write it."""
+    folder = tmp_path_factory.mktemp("soak")
+    found = [Violation("regret", "token 7 is 0.5 nats worse than the best", {"scenario": "mixed", "tokens": [1, 2]})]
+    journal = Journal.open(written(folder, minutes=120, violations=found))
+    Press(journal, folder).print(running=False)
+    return folder / "index.html"
+
+
+def test_the_page_of_a_soak_run_renders_every_section_and_asks_nobody(soak: Path) -> None:
+    document, hosts = browse(soak.as_uri(), "--dump-dom")
+    assert not hosts and "<script" not in document
+    for name in SOAK:
+        assert f'id="{name}"' in document, name
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("width", "height"), [(1280, 3200), (400, 6000)])
+def test_the_page_of_a_soak_run_is_photographed(soak: Path, width: int, height: int, dark: bool) -> None:
+    name = f"soak-{width}-{'dark' if dark else 'light'}"
+    assert len(photograph(soak, name, width, height, dark=dark)) > 50_000
 
 
 def test_the_page_renders_every_section_and_asks_nobody(page: Path) -> None:

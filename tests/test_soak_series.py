@@ -10,7 +10,7 @@ from specqual.soak.charts import GAUGES, MOST_POINTS, acceptance, charts, eviden
 from specqual.soak.glance import clock, glance, words
 from specqual.soak.journal import Epoch, Increment, Journal, Served
 from specqual.soak.night import judged
-from specqual.soak.series import leaks, lives, segments
+from specqual.soak.series import lives, memory, segments
 
 from .soak_journals import START, written
 
@@ -43,8 +43,8 @@ def test_no_time_passes_between_two_segments(journal):
 
 
 def test_memory_is_judged_from_the_journal(journal, tmp_path):
-    assert leaks(lives(journal)).verdict is Verdict.HOLDS
-    assert leaks(lives(Journal.read(written(tmp_path, slope=9.0)))).verdict is Verdict.VIOLATED
+    assert memory(lives(journal)).verdict is Verdict.HOLDS
+    assert memory(lives(Journal.read(written(tmp_path, slope=9.0)))).verdict is Verdict.VIOLATED
 
 
 def test_a_decoder_that_is_made_late_is_no_leak(tmp_path):
@@ -54,7 +54,7 @@ def test_a_decoder_that_is_made_late_is_no_leak(tmp_path):
         late = moment >= 150
         read = {"requests": 50.0 * moment, "decoders": 1 + late, "memory": 300 + 40 * late + 0.001 * moment}
         journal.gauge(0, read, START + 10 * moment)
-    assert leaks(lives(journal)).verdict is Verdict.HOLDS
+    assert memory(lives(journal)).verdict is Verdict.HOLDS
 
 
 def test_a_glance_says_what_is_going_on(journal):
@@ -69,7 +69,7 @@ def test_a_glance_says_what_is_going_on(journal):
 def test_a_journal_without_anything_is_no_mistake(tmp_path):
     journal = Journal.open(tmp_path / "soak.sqlite")
     assert words(glance(journal))["epochs"] == "0" and lives(journal) == []
-    assert leaks([]).verdict is Verdict.INCONCLUSIVE
+    assert memory([]).verdict is Verdict.INCONCLUSIVE
     assert charts(journal, [], segments(journal), 10.0) == []
 
 
