@@ -36,17 +36,6 @@ CLAUSES = "LIVE-1 LIVE-3 GE-1 GE-5 LAW-2 LAW-6 RWD-1 ERR-1".split()
 PHOTOS = Path(__file__).resolve().parent.parent / "report" / "browser"
 SECTIONS = ("failed", "claims", "checked", "unseen", "charts", "budget", "clauses", "run")
 SOAK = "numbers violations checked hazards charts run acceptance-length memory evidence-1 regret".split()
-    "numbers",
-    "violations",
-    "checked",
-    "hazards",
-    "charts",
-    "run",
-    "acceptance-length",
-    "memory",
-    "evidence-1",
-    "regret",
-)
 SHOWN = ("trajectory-LAW-6", "acceptance-position", "acceptance-length", "regret")
 
 
