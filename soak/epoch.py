@@ -4,6 +4,7 @@ The decoder lives on from epoch to epoch, so that what it leaves behind can show
 depends on it, so an epoch's row is the same in whichever process and after whatever history it ran.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
@@ -16,7 +17,7 @@ from specqual.contract import Request
 
 from .course import Course, Outcome, Told, Traffic
 from .gauges import Meter
-from .hazards import counted
+from .hazards import UNSEEN, counted, unseen
 from .journal import Epoch, Violation
 from .objects import objects
 from .oracles import ORACLES, Bench, laws
@@ -68,7 +69,8 @@ def play(stage: Stage, scenario: Scenario, seed: int, number: int, told: Told = 
     )
     if bench.regrets:
         histograms = histograms | {"regret": dict(sorted(bench.regrets.items()))}
-    every = dict(sorted((counts + bench.counts).items()))
+    blind = Counter(f"{UNSEEN}{hazard}" for hazard in unseen(decoder) if hazard in scenario.hazards)
+    every = dict(sorted((counts + bench.counts + blind).items()))
     stage.behind.append((scenario.name, number))
     done = Epoch(scenario.name, number, verdict, digest(name, traffic.found), every, evidence, histograms, violations)
     return Played(done, oracle_seconds)

@@ -2,13 +2,17 @@
 
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 from specqual.conformance.generators import PAGE
+from specqual.contract import Inspectable, Schedulable, Traced
 
 from .course import Course, Outcome
 from .gauges import by_stretch
 from .plan import Plan
 
+DRAFTED = {"rounds with drafts", "acceptances", "rejections"}
+UNSEEN = "cannot be seen: "  # in front of a hazard, in counts
 NARROW = 2**15  # positions that a signed integer of 16 bits counts
 
 
@@ -40,6 +44,26 @@ def counted(outcome: Outcome, plan: Plan, max_context: int) -> tuple[Counter[str
     histograms = {"drafted by length": drafted, "accepted by length": accepted}
     told = {name: {str(place): n for place, n in sorted(bins.items())} for name, bins in histograms.items() if bins}
     return Counter({name: count for name, count in found.items() if count}), told
+
+
+def unseen(decoder: Any) -> set[str]:
+    """Hazards that cannot occur with this decoder, or that nothing it offers would show."""
+    limits, honoured, found = decoder.claims.limits, decoder.claims.sampling, set[str]()
+    if not isinstance(decoder, Traced):
+        found |= {*DRAFTED, "steps without a draft", "steps without an accepted draft", "prefix hits"}
+    if not limits.max_draft:
+        found |= DRAFTED
+    if not isinstance(decoder, Schedulable):
+        found |= {"preemptions", "schedules changed", "steps without a draft", "prefix hits"}
+    if not isinstance(decoder, Inspectable):
+        found |= {"waited for room", "cancelled while waiting"}
+    if limits.max_batch == 1:
+        found |= {"served beside another", "waited for room"}
+    if not {"temperature", "seed"} <= honoured:
+        found |= {"tokens at other temperatures", "tokens under a law"}
+    if not honoured & {"presence_penalty", "frequency_penalty", "repetition_penalty"}:
+        found.add("tokens under a penalty")
+    return found
 
 
 def hit(course: Course, chunk: int) -> bool:

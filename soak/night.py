@@ -10,6 +10,7 @@ from specqual.conformance.statistics.budget import ALPHA
 from specqual.conformance.verdicts import Decision, Status, Verdict
 
 from .chaos import KILLED, PREFIX, REFUSED
+from .hazards import UNSEEN
 from .journal import Journal
 from .scenarios import SCENARIOS
 from .series import lives, memory
@@ -134,15 +135,20 @@ def _laws(laws: tuple[Law, ...], total: float) -> Decision:
 
 def _hazards(journal: Journal, rows: list[tuple[str, str]]) -> Decision:
     """Each scenario of the run had an epoch, and each of its hazards occurred in one of its own."""
-    missing, skipped = list[str](), {name for name, verdict in rows if verdict == Verdict.SKIPPED}
+    missing, unseen = list[str](), set[str]()
+    skipped = {name for name, verdict in rows if verdict == Verdict.SKIPPED}
     for name in journal.about.get("scenarios", ()):
         if name in skipped or name not in SCENARIOS:
             continue
         counts = journal.counts(name)
-        missing += [f"{hazard} ({name})" for hazard in SCENARIOS[name].hazards if not counts.get(hazard)]
+        blind = {name.removeprefix(UNSEEN) for name in counts if name.startswith(UNSEEN)}
+        absent = [hazard for hazard in SCENARIOS[name].hazards if not counts.get(hazard)]
+        missing += [f"{hazard} ({name})" for hazard in absent if hazard not in blind]
+        unseen |= blind & {*absent}
     if missing:
         return Decision(Verdict.INCONCLUSIVE, f"never put to the test: {', '.join(missing)}")
     told = f"; skipped: {', '.join(sorted(skipped))}" if skipped else ""
+    told += f"; not to be had of this decoder: {', '.join(sorted(unseen))}" if unseen else ""
     return Decision(Verdict.EXACT, f"every hazard occurred{told}")
 
 

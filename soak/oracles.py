@@ -237,7 +237,7 @@ def captures(bench: Bench) -> None:
 def alone(bench: Bench) -> None:
     """Sampled requests once more, each alone in the undisturbed twin with the same drafts: every token the same."""
     claims, twin = bench.stage.decoder.claims, bench.stage.twin
-    if not claims.greedy.bitwise or not (isinstance(twin, Scripted) and isinstance(twin, Traced)):
+    if not claims.greedy.bitwise or not all(isinstance(twin, protocol) for protocol in (Scripted, Traced)):
         return
     for course in bench.outcome.courses:
         if course.place not in bench.plan.alone or course.refused is not None or not any(course.samples):

@@ -5,17 +5,24 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from specqual import fixtures
+from specqual.conformance.lab import Run
 from specqual.conformance.verdicts import Status, Verdict
-from specqual.contract import Setup
+from specqual.contract import Event, Setup
+from specqual.decoder import make
+from specqual.decoder.engine import Engine
+from specqual.mutants.planting import black_box
+from specqual.soak.epoch import play
 from specqual.soak.journal import NAME, BadJournal, Epoch, Journal, Served
 from specqual.soak.night import judged
 from specqual.soak.run import in_process
 from specqual.soak.scenarios import SCENARIOS
+from specqual.soak.stage import GROUNDS, Stage
 from specqual.soak.worker import About, World
 
 NANO = Setup(target=fixtures.path("nano/hybrid"), draft=fixtures.path("nano/hybrid-dflash2"))
@@ -121,6 +128,36 @@ def test_a_planted_fault_is_found_within_a_few_epochs(decoder, scenario, oracles
     assert first.verdict is Verdict.VIOLATED
     assert oracles & {one.oracle for one in first.violations}
     assert all(one.bundle["scenario"] == scenario for one in first.violations)
+
+
+def test_a_decoder_that_raises_is_an_error_and_the_next_epoch_has_a_new_one(monkeypatch):
+    world, sound, steps = World(about("gaps")), Engine.step, count()
+
+    def step(self: Engine) -> list[Event]:
+        if next(steps) == 5:
+            raise RuntimeError("the sixth step")
+        return sound(self)
+
+    monkeypatch.setattr(Engine, "step", step)
+    one, other = (world.play(("gaps", number)).epoch for number in range(2))
+    world.close()
+    assert (one.verdict, other.verdict) == (Verdict.ERROR, Verdict.EXACT)
+    assert "the sixth step" in one.violations[0].detail
+
+
+def test_a_black_box_is_judged_by_its_tokens_and_not_asked_for_hazards_that_it_does_not_show(tmp_path):
+    journal, stage = (
+        Journal.open(tmp_path / "one"),
+        Stage(GROUNDS["nano"], Run("a black box", black_box(make), NANO), 0.1),
+    )
+    segment = journal.begin(about("storm").json())
+    for number in range(3):
+        journal.add(segment, play(stage, SCENARIOS["storm"], 0, number).epoch, Served(0, 0.0, 1.0, 0.5))
+    stage.close()
+    hazards = judged(journal).decisions["hazards"]
+    assert hazards.verdict is Verdict.EXACT
+    assert "cancelled while waiting" in hazards.detail
+    assert journal.counts()["tokens judged"] > 0
 
 
 def test_graphs_that_thrash_are_found_once_they_should_have_settled():
