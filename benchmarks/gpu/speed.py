@@ -27,13 +27,13 @@ class Plan:
 
 def measure(rig: Rig, pair: Pair, store: Store, clock: Clock, plan: Plan) -> dict[str, Any]:
     """Copies, and every cell with every arm: all runs, nothing derived that cannot be derived again."""
-    before = copy_bandwidth(clock, 2**30 if clock.device.type == "cuda" else 2**16)
+    before = copy_bandwidth(clock)
     cells = [
         cell_of(rig, pair, store, clock, plan, batch, context) for context in plan.contexts for batch in plan.batches
     ]
     return {
         "copy": before,
-        "copy_after": copy_bandwidth(clock, 2**30 if clock.device.type == "cuda" else 2**16),
+        "copy_after": copy_bandwidth(clock),
         "nvfp4_draft": rig.nvfp4_draft,
         "drafts": rig.drafter.draft_length,
         **asdict(plan),

@@ -123,20 +123,30 @@ def fp8_kernel(
     share = tl.cdiv(chunks, SPLITS)
     first = tl.program_id(1) * share
     m, n, c = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N), tl.arange(0, 32)
-    half = tl.arange(0, 64)
+    DEPTH: tl.constexpr = 64 if N < 128 else 32  # of a product: with more, wide ones keep too many weights in registers
+    k = tl.arange(0, DEPTH)
     words = words_ptr + first.to(tl.int64) * padded * 32 + m[:, None] * 32 + c[None, :]
-    x = x_ptr + n[None, :].to(tl.int64) * pitch + first * 128 + half[:, None]
+    x = x_ptr + n[None, :].to(tl.int64) * pitch + first * 128 + k[:, None]
     live = n[None, :] < rows
     scale = per_output(scale_ptr, outputs, M)
     bias = per_output(bias_ptr, outputs, M) if BIASED else 0
     acc = tl.zeros([M, N], tl.float32)
     for chunk in range(first, min(first + share, chunks)):
-        start = chunk * 128 + half[:, None]
-        word = tl.load(words)
-        low_x, high_x = inputs_at(x, start, inputs, live, EVEN), inputs_at(x + 64, start + 64, inputs, live, EVEN)
-        w0, w1, w2, w3 = decoded(word)
-        acc = product(beside(w0, w1), low_x, acc, "ieee")
-        acc = product(beside(w2, w3), high_x, acc, "ieee")
+        start, word = chunk * 128 + k[:, None], tl.load(words)
+        x0 = inputs_at(x, start, inputs, live, EVEN)
+        x1 = inputs_at(x + DEPTH, start + DEPTH, inputs, live, EVEN)
+        if DEPTH == 64:
+            w0, w1, w2, w3 = decoded(word)
+            acc = product(beside(w0, w1), x0, acc, "ieee")
+            acc = product(beside(w2, w3), x1, acc, "ieee")
+        else:
+            x2 = inputs_at(x + 64, start + 64, inputs, live, EVEN)
+            x3 = inputs_at(x + 96, start + 96, inputs, live, EVEN)
+            w0, w1, w2, w3 = decoded(word)
+            acc = product(w0, x0, acc, "ieee")
+            acc = product(w1, x1, acc, "ieee")
+            acc = product(w2, x2, acc, "ieee")
+            acc = product(w3, x3, acc, "ieee")
         words += padded * 32
         x += 128
     emit(
