@@ -219,6 +219,7 @@ def conservation(bench: Bench) -> None:
             f"{kind} {now.get(kind)} of {count}" for kind, count in fresh.items() if now.get(kind) != count
         )
         bench.amiss.append(("conservation", f"free with nobody served: {told}", None))
+        bench.stage.free = now  # so that the next epoch tells what it lost itself
 
 
 def captures(bench: Bench) -> None:
