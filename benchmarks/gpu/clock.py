@@ -66,7 +66,7 @@ def ratio(over: list[float], under: list[float]) -> dict[str, float]:
 
 
 def copy_bandwidth(clock: Clock) -> list[float]:
-    """Bytes read and written per second by a copy that no cache holds, once per trial; a limit must have room for it."""
+    """Bytes read and written per second by a copy that no cache holds, once per trial. It leaves room below a limit."""
     size = 2**28 if clock.device.type == "cuda" else 2**16
     source = torch.empty(size, dtype=torch.uint8, device=clock.device).random_()
     target = torch.empty_like(source)

@@ -123,7 +123,9 @@ def fp8_kernel(
     share = tl.cdiv(chunks, SPLITS)
     first = tl.program_id(1) * share
     m, n, c = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N), tl.arange(0, 32)
-    DEPTH: tl.constexpr = 64 if N < 128 else 32  # of a product: with more, wide ones keep too many weights in registers
+    # Of a product: deep ones wait less often, wide ones have no registers for it. Tensor cores add 16 inputs at a time
+    # in their order either way; the interpreter does not, and keeps to one depth.
+    DEPTH: tl.constexpr = 64 if NATIVE and N < 128 else 32
     k = tl.arange(0, DEPTH)
     words = words_ptr + first.to(tl.int64) * padded * 32 + m[:, None] * 32 + c[None, :]
     x = x_ptr + n[None, :].to(tl.int64) * pitch + first * 128 + k[:, None]
