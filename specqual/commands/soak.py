@@ -62,13 +62,16 @@ def run(args: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     journal, console = (Cramped if args.chaos else Journal).open(file), Console()
     press, mayhem = Press(journal, folder), Mayhem(about.seed) if args.chaos else None
+    told: str | None = None
     with view(journal, console) as shown:
 
         def beat(soak: Soak) -> None:
+            nonlocal told
             shown.tick()
             press.tick()
-            if soak.trouble is not None:
+            if soak.trouble not in (None, told):
                 console.print(f"waits for the journal: {soak.trouble}", markup=False, highlight=False, soft_wrap=True)
+            told = soak.trouble
             if mayhem is not None:
                 mayhem.tick(soak)
 
