@@ -22,7 +22,7 @@ def measure(rig: Rig, store: Store, clock: Clock, plan: Plan, batch: int, contex
     with scene_of(rig, store, batch, context, plan.accepted) as scene:
         bare = replace(scene, rig=plain(rig))
         for arm, less in zip(*(arms_of(one, plan.arms) for one in (scene, bare)), strict=True):
-            rounds = {"round": arm.whole, "round without selector and convolutions": less.whole}
+            rounds = {"round": arm.whole, "round, plain drafter": less.whole}
             works = {**arm.parts, "step": arm.step, "round": arm.whole}
             found[arm.name] = {
                 "parts": clock.compare(arm.parts, times),  # none of those that are one graph
