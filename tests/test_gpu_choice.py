@@ -18,7 +18,8 @@ def rows(width: int) -> Tensor:
     x[1] = torch.randn(width, generator=draw) * 10
     x[2] = -torch.inf
     x[2, width // 2] = torch.nan
-    x[3, 5], x[3, 7], x[3, 11], x[3, 13] = torch.inf, torch.nan, -0.0, torch.inf
+    x[3, 4], x[3, 5], x[3, 7] = torch.finfo(torch.float32).max, torch.inf, torch.nan
+    x[3, 11], x[3, 13] = -0.0, torch.inf
     x[0, :20] = torch.tensor([0.0, -0.0]).repeat(10)
     return x.to(DEVICE)
 

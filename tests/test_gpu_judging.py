@@ -106,6 +106,7 @@ def test_a_neighbour_changes_no_verdict(rule: Rule) -> None:
     assert there(asked, rule) == [there([flight], rule)[0] for flight in asked]
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("rule", RULES)
 def test_infinity_is_above_the_largest_number_whoever_is_in_the_batch(rule: Rule) -> None:
     asked = flights(1, SETTINGS[:2])
@@ -184,6 +185,7 @@ def asks(seed: int, selector: bool) -> list[tuple[Ask, int]]:
     return found
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("broken", [False, True])
 def test_walks_of_a_selector_are_those_of_the_host(broken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, small in (("GROUP", 8), ("COLUMNS", 16), ("STEP", 8)):
