@@ -162,7 +162,7 @@ def top_torch(
     logits: Tensor, count: int, *, groups: Tensor | None = None, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     """The same by sorting whole rows."""
-    ranked = logits.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+    ranked = torch.where(logits.isnan(), -torch.inf, logits)
     ids = ranked.sort(dim=1, descending=True, stable=True).indices[:, :count].sort(dim=1).values
     found = ids.to(torch.int32), logits.gather(1, ids).to(torch.float32)
     return found if out is None else (out[0].copy_(found[0]), out[1].copy_(found[1]))
@@ -170,7 +170,8 @@ def top_torch(
 
 def argmax_torch(logits: Tensor, *, groups: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """The same by NumPy, whose argmax is the first one."""
-    found = torch.from_numpy(np.argmax(logits.nan_to_num(nan=-torch.inf).float().cpu().numpy(), axis=1))
+    ranked = torch.where(logits.isnan(), -torch.inf, logits)
+    found = torch.from_numpy(np.argmax(ranked.float().cpu().numpy(), axis=1))
     found = found.to(logits.device, torch.int32)
     return found if out is None else out.copy_(found)
 
