@@ -79,7 +79,8 @@ def by_decoder(all_lives: Sequence[Life], kind: str, clock: Segments) -> dict[st
 def in_shares(all_lives: Sequence[Life], kind: str, clock: Segments) -> dict[str, Path]:
     """As `by_decoder`, in shares of the most that was ever seen of each: pools are of all sizes."""
     found = by_decoder(all_lives, kind, clock)
-    return {name: [(x, y / max(y for _, y in path)) for x, y in path] for name, path in found.items()}
+    most = {name: max(y for _, y in path) for name, path in found.items()}
+    return {name: [(x, y / most[name]) for x, y in path] for name, path in found.items()}
 
 
 def acceptance(journal: Journal) -> Chart | None:

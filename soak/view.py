@@ -14,7 +14,8 @@ from .glance import Glance, clock, glance, headline, words
 from .journal import Journal
 
 HEARTBEAT = 60.0  # seconds between two lines
-LOOKED = REDRAWN = 2.0  # seconds between two looks at the journal
+LOOKED = 2.0  # seconds between two looks for violations
+REDRAWN = 5.0  # seconds between two pictures: of a night's journal one takes a fifth of a second
 SHOWN = 5  # violations
 IN_A_LINE = ("epochs", "requests", "tokens/s", "accepted per round", "memory", "worst regret", "log10 E", "violations")
 

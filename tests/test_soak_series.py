@@ -2,15 +2,16 @@
 
 import re
 from math import log, log10
+from time import process_time
 
 import pytest
 
 from specqual.conformance.verdicts import Verdict
-from specqual.soak.charts import GAUGES, MOST_POINTS, acceptance, charts, evidence, regrets, thinned
+from specqual.soak.charts import GAUGES, MOST_POINTS, acceptance, charts, evidence, in_shares, regrets, thinned
 from specqual.soak.glance import clock, glance, words
 from specqual.soak.journal import Epoch, Increment, Journal, Served
 from specqual.soak.night import judged
-from specqual.soak.series import lives, memory, segments
+from specqual.soak.series import Life, Segments, lives, memory, segments
 
 from .soak_journals import START, written
 
@@ -102,6 +103,15 @@ def test_a_thinned_line_keeps_its_peak_and_its_end():
     path[1234] = (1234.0, 99.0)
     found = thinned(path)
     assert len(found) <= MOST_POINTS + 1 and (1234.0, 99.0) in found and found[-1] == path[-1]
+
+
+def test_the_gauges_of_a_night_are_drawn_in_little_time():
+    moments = tuple(
+        (START + 10 * k, {"free pages nano": 900.0 - k % 70, "memory": 400.0 + k % 9}) for k in range(5_000)
+    )
+    began = process_time()
+    found = in_shares([Life(0, moments)], "free pages", Segments(((START, START + 50_000),)))
+    assert process_time() - began < 1 and max(y for _, y in found["nano"]) == 1
 
 
 def test_the_growth_of_evidence_is_that_of_all_counts_beside_the_epochs_own(tmp_path):
