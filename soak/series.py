@@ -4,12 +4,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise, zip_longest
+from time import time as clock
 
 from specqual.conformance.verdicts import Decision
 
 from .journal import Journal
 from .leak import growth
 
+SILENT = 120.0  # seconds in which a run that goes on says something
 Moment = tuple[float, Mapping[str, float]]
 """When, in seconds since the epoch of clocks, and what was read then, by name."""
 
@@ -63,6 +65,12 @@ def segments(journal: Journal) -> Segments:
             ended = min(max(started, heard or started, done or started), limit)
         spans.append((started, ended))
     return Segments(tuple(spans) or ((0.0, 0.0),))
+
+
+def running(journal: Journal) -> bool:
+    """Whether somebody seems to be writing: the last segment has no end, and was heard of a while ago at most."""
+    row = journal.connection.execute("SELECT ended FROM segments ORDER BY segment DESC LIMIT 1").fetchone()
+    return row is not None and row[0] is None and clock() - segments(journal).spans[-1][1] < SILENT
 
 
 def lives(journal: Journal) -> list[Life]:

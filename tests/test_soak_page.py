@@ -4,11 +4,13 @@ import re
 
 import pytest
 
+from specqual.cli import main
 from specqual.soak.charts import GAUGES
 from specqual.soak.glance import glance
 from specqual.soak.journal import Journal, Violation
 from specqual.soak.night import judged
 from specqual.soak.page import PAGES, SHOWN, Press, page, write
+from specqual.soak.series import running
 
 from .soak_journals import HOSTILE, written
 
@@ -102,3 +104,24 @@ def test_a_press_prints_now_and_then_and_takes_little_of_the_time(tmp_path):
     press.tick()
     assert not file.exists()
     assert press.print(running=False).status == 2 and glance(journal).log10_e == pytest.approx(-0.00675, rel=1e-3)
+
+
+def test_the_page_of_a_run_is_had_without_serving_anything(tmp_path, capsys):
+    written(tmp_path, minutes=4)
+    assert main(["soak", "--page", "--report", str(tmp_path)]) == 2
+    assert "exit status 2" in (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "laws: HOLDS" in capsys.readouterr().out
+    assert main(["soak", "--page", "--report", str(tmp_path / "none")]) == 2
+    assert "there is no journal" in capsys.readouterr().err
+
+
+def test_a_run_goes_on_while_it_is_heard_of(tmp_path):
+    journal = Journal.open(tmp_path / "soak.sqlite")
+    segment = journal.begin({"seed": 1})
+    assert running(journal) and not running(Journal.open(written(tmp_path / "over", minutes=2)))
+    journal.connection.execute("UPDATE segments SET started = started - 1000")
+    assert not running(journal)
+    journal.gauge(0, {"requests": 1.0})
+    assert running(journal)
+    journal.end(segment, "SIGINT")
+    assert not running(journal)

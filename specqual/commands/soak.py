@@ -24,6 +24,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only this one; repeatable")
     parser.add_argument("--scale", metavar="X", type=float, default=1.0, help="times as many requests an epoch")
     parser.add_argument("--chaos", action="store_true", help="put faults in, kill workers and fill the journal's disk")
+    parser.add_argument("--page", action="store_true", help="render the page of the run in --report, and serve nothing")
     parser.add_argument("--replay", metavar="FILE", type=Path, help="serve the epoch of a violation's bundle again")
     parser.add_argument("--decoder", default="optimised", metavar="NAME", help="as in the suite (default: optimised)")
     parser.add_argument("--target", metavar="DIR", help="target checkpoint (default: as in the suite)")
@@ -45,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.replay is not None:
         return replay(args.replay)
+    if args.page:
+        return looked_at(args.report or Path("soak-report"))
     if args.workers < 1:
         raise ValueError(f"--workers: must be at least 1, got {args.workers}")
     minutes = args.hours * 60 if args.hours is not None else 10.0 if args.minutes is None else args.minutes
@@ -79,13 +82,32 @@ def run(args: argparse.Namespace) -> int:
         with stopping(soak):
             how = soak.run()
     found = press.print(running=False)
-    for name, decision in found.decisions.items():
-        console.print(f"{name}: {decision}", markup=False, highlight=False, soft_wrap=True)
+    say(console, found)
     status = found.status if soak.trouble is None or found.status is Status.VIOLATED else Status.ERROR
     meaning = meant(found.status) if soak.trouble is None else "what is recorded stays; make room and --resume"
     console.print(f"{how}; exit status {int(status)}: {meaning}", markup=False, highlight=False, soft_wrap=True)
     journal.close()
     return status
+
+
+def say(console: Console, found: Any) -> None:
+    """Print each decision of a run."""
+    for name, decision in found.decisions.items():
+        console.print(f"{name}: {decision}", markup=False, highlight=False, soft_wrap=True)
+
+
+def looked_at(folder: Path) -> int:
+    """Render the page of a run, be it over or not, and print its verdict so far; its exit status."""
+    from specqual.soak.journal import NAME, Journal
+    from specqual.soak.night import judged
+    from specqual.soak.page import page, write
+    from specqual.soak.series import running
+
+    journal = Journal.read(folder / NAME)
+    found = judged(journal)
+    write(page(journal, found, running(journal)), folder)
+    say(Console(), found)
+    return found.status
 
 
 def asked(args: argparse.Namespace) -> Any:
