@@ -79,7 +79,7 @@ def growth(lives: Sequence[Points]) -> Decision:
             return Decision(Verdict.VIOLATED, f"memory grows by {slope}, over {slope.requests:,.0f} of them")
         judged.append(slope)
     if not judged:
-        few = f"{FEWEST_REQUESTS:,} requests behind a warm-up of {WARM_REQUESTS:,}"
+        few = f"{FEWEST_REQUESTS:,} requests behind a warm-up of {WARM_REQUESTS:,} without another decoder being made"
         return Decision(Verdict.INCONCLUSIVE, f"no process served {few}")
     worst = max(judged, key=lambda slope: slope.high)
     told = f"memory grows by {worst} in the worst of {len(judged)} processes"

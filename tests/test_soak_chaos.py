@@ -34,7 +34,7 @@ def fates(drill, make=make, size=1) -> set[Fate]:
 @pytest.mark.parametrize(("affliction", "size"), [(drafting, 1), (drawing, 2), (stepping, 1), (allocating, 1)])
 def test_every_place_where_a_step_can_fail_is_struck_and_none_is_the_end(affliction, size):
     found = list(until_clean(affliction)(scene(size=size)))
-    assert len(found) >= 5 and {one.fate for one in found} <= {Fate.WENT_ON, Fate.RECOVERED}
+    assert len(found) >= 3 and {one.fate for one in found} <= {Fate.WENT_ON, Fate.RECOVERED}
     assert [one.chances for one in found] == list(range(1, len(found) + 1))
     assert all(str(one.chances) in one.detail for one in found)  # what was raised says where it struck
 
