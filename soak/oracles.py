@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import floor, log10
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ FILL = 400  # ticks in which a prompt must be filled
 SETTLED = 3  # epochs behind which a decoder has captured nearly all that it will
 FEW_CAPTURES, THRASH = 8, 0.2  # captures of an epoch, and of its ticks: as many are no thrash
 SAMPLED = Sampling(temperature=1.0)  # what a table's law is tested under, biases aside
+PIECE = 300  # tokens of a far output that are judged
 LOCAL = 26  # tokens that the reference is given of a far sequence, in front of those it judges
 
 
@@ -111,9 +113,11 @@ def regret(bench: Bench) -> None:
         for sample, ids in enumerate(course.samples):
             if not ids or not all(0 <= token < vocabulary for token in ids):
                 continue
-            request = local(course.request, stage) if stage.ground.sliding else course.request
-            for place, row in enumerate(judge.rows(request, ids)):
-                token, logp = ids[place], log_softmax(row)
+            request, start = course.request, 0
+            if stage.ground.sliding:
+                request, ids, start = local(request, ids, stage, bench.salt)
+            for place, row in enumerate(judge.rows(request, ids), start):
+                token, logp = ids[place - start], log_softmax(row)
                 behind = max(0.0, float(logp.max()) - max(float(logp[token]), LOWEST))
                 bench.counts["tokens judged"] += 1
                 if request.sampling.greedy:
@@ -138,20 +142,13 @@ def regret(bench: Bench) -> None:
                     bench.ranks.append(int(cells(u, BITS)[0]))
 
 
-def local(request: Request, stage: Stage) -> Request:
-    """The end of a prompt on a target that sees no more of it: all layers slide, and RoPE knows distances only."""
-    window = stage.lab.window or LOCAL
-    reach = 4 * window + LOCAL
-    return (
-        request
-        if len(request.prompt) <= reach
-        else Request(
-            prompt=request.prompt[-reach:],
-            max_tokens=request.max_tokens,
-            sampling=request.sampling,
-            ignore_eos=request.ignore_eos,
-        )
-    )
+def local(request: Request, ids: list[int], stage: Stage, salt: int) -> tuple[Request, list[int], int]:
+    """A piece of an output behind as much as decides it, on a target that sees no more: all layers slide, and RoPE
+    knows distances only. With it, the place of the piece, which is drawn."""
+    start = Random(salt).randrange(max(1, len(ids) - PIECE + 1))
+    reach = 4 * (stage.lab.window or LOCAL) + LOCAL
+    prompt = (*request.prompt, *ids[:start])[-reach:]
+    return replace(request, prompt=prompt), ids[start : start + PIECE], start
 
 
 def scale(regret: float) -> str:

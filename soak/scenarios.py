@@ -19,6 +19,7 @@ from .traffic import (
     oscillating,
     pressed,
     storm,
+    stretch,
     tempered,
     undrafted,
 )
@@ -30,13 +31,14 @@ BATCHES = ("batches that grew", "batches that shrank", "schedules changed")
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`weight` epochs of a deck are this scenario's. Each hazard must occur in a run that had an epoch of it."""
+    """`weight` epochs are this scenario's of one deck in `every`. Each hazard must occur in a run."""
 
     name: str
     stage: str
     weight: int
     draw: Draw
     hazards: tuple[str, ...]
+    every: int = 1
 
 
 SCENARIOS: dict[str, Scenario] = {
@@ -57,6 +59,7 @@ SCENARIOS: dict[str, Scenario] = {
         Scenario("undrafted", "nano", 2, undrafted(130), ("steps without a draft",)),
         Scenario("rejected", "zeros", 2, barren(11_200), ("steps without an accepted draft",)),
         Scenario("rejected nano", "nano", 1, barren(300), ("steps without an accepted draft",)),
+        Scenario("rejected far", "bare", 1, stretch(11_200), ("steps without an accepted draft",), every=3),
         Scenario("limits", "nano", 1, limits(10), ("requests refused", "outputs to the end of the context")),
         Scenario("long own", "own", 1, long_context(2), ("tokens behind 256 and more",)),
         Scenario("far", "far", 1, far(32_900), ("positions beyond 32,768",)),
@@ -70,6 +73,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 def deck(seed: int, number: int, scenarios: Sequence[Scenario]) -> list[Scenario]:
     """The scenarios of one deck of epochs in their order, as often as they weigh."""
-    cards = [scenario for scenario in scenarios for _ in range(scenario.weight)]
+    due = [scenario for scenario in scenarios if number % scenario.every == 0]
+    cards = [scenario for scenario in due for _ in range(scenario.weight)]
     Random(f"{seed}/deck/{number}").shuffle(cards)
     return cards

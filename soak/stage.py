@@ -68,6 +68,7 @@ GROUNDS = {
             positions=FAR,
             sliding=True,
         ),
+        Ground("bare", "nano/window", None, 1, {"samples": 1, "prefixes": 0, "remembered": 16}, FAR, sliding=True),
     )
 }
 

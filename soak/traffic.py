@@ -249,6 +249,20 @@ def barren(steps: int) -> Draw:
     return draw
 
 
+def stretch(steps: int) -> Draw:
+    """One request that takes so many steps, each with one draft that is rejected."""
+
+    def draw(chance: Random, room: Room) -> Plan:
+        token = chance.choice(room.usable)
+        request = asked(chance, room, 9, steps, Sampling(temperature=1.0, logit_bias=((token, -1e6),)))
+        found = [Asked(replace(request, ignore_eos="ignore_eos" in room.honoured))]
+        more = {"schedule": {0: {"draft": min(1, room.limits.max_draft)}}, "period": 10**9}
+        script = banned(token) if room.rejects else None
+        return planned(chance, found, (1.0, 0.0), looks=frozenset({steps // 4, steps - 100}), script=script, **more)
+
+    return draw
+
+
 def limits(count: int) -> Draw:
     """Prompts and budgets that end where the context does, one token before, and behind it."""
 
