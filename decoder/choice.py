@@ -9,14 +9,14 @@ from torch import Tensor
 
 from specqual.contract import CompactLaw, Proposal, Sampling
 
-from .sampling import Row, draw, falling, law
+from .sampling import Row, clean, draw, falling, law
 
 Scores = Callable[[int, int], tuple[NDArray[np.intp], Row]]
 """(slot, token before it) -> ids that may stand there, rising, and their scores."""
 
 
 def walk(anchor: int, length: int, scores: Scores, sampling: Sampling, uniform: Callable[[int], float]) -> Proposal:
-    """Choose `length` drafts in a row. Greedy takes the best score, the lowest id among equals, and claims no q.
+    """Choose `length` drafts in a row. Greedy takes the best number, the lowest id among equals, and claims no q.
 
     A slot whose scores make no law ends the drafts: it depends on those in front of it alone, which stand.
     """
@@ -24,7 +24,7 @@ def walk(anchor: int, length: int, scores: Scores, sampling: Sampling, uniform: 
     for slot in range(length):
         ids, row = scores(slot, before)
         if sampling.greedy:
-            before = int(ids[np.argmax(row)])
+            before = int(ids[np.argmax(clean(row))])
             laws.append(None)
         else:
             q = law(row, sampling)

@@ -1,10 +1,12 @@
 """The benchmark at full size runs end to end at nano size, and what it says follows from configurations and trials."""
 
 import json
+from collections.abc import Callable
 import re
 import sys
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -71,11 +73,14 @@ def test_every_trial_is_kept_and_speculation_changes_no_greedy_token(dry: Path) 
 
 
 def test_a_part_that_fails_says_why_and_the_others_go_on(tmp_path: Path) -> None:
-    def broken() -> None:
+    def broken(keep: Callable[[Any], None]) -> None:
+        keep([1])
+        assert json.loads((tmp_path / "bad.json").read_text())["found"] == [1]  # also if it were killed
         raise ValueError("weights: none")
 
     assert entry.run("bad", broken, {}, tmp_path) == 1
-    assert json.loads((tmp_path / "bad.json").read_text())["error"] == "ValueError: weights: none"
+    written = json.loads((tmp_path / "bad.json").read_text())
+    assert written["error"] == "ValueError: weights: none" and written["found"] == [1]
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)

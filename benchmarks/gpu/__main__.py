@@ -10,6 +10,7 @@ interpreter, which says nothing about speed.
 
 import argparse
 import json
+import math
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -28,6 +29,9 @@ from .machine import about
 from .page import write
 
 GIB = 2**30
+Part = Callable[[Callable[[Any], None]], Any]
+"""(keep) -> what it finds; `keep` is told what is known so far by parts that take long."""
+
 GEOMETRY = "qwen3.8-27b"
 
 
@@ -47,13 +51,14 @@ class Sizes:
     small_batches: tuple[int, ...] = (1, 8)
     prompt: int = 128
     tokens: int = 256
+    limit: float = 32.0  # GiB of the process
 
 
 DRY = Sizes("nano/hybrid", ("graphs", "whole rounds"), (1,), (33,), 1, 16, 1, 0, ("nano/dense",), (1,), 6, 2)
 
 
-def parts(sizes: Sizes, device: torch.device) -> Mapping[str, Callable[[], Any]]:
-    """All parts by name, in the order in which they are run."""
+def parts(sizes: Sizes, device: torch.device, limit: Callable[[float], None]) -> Mapping[str, Part]:
+    """All parts by name, in the order in which they are run; `limit` gives the process so much of the memory."""
     from . import breakdown, memory, peer, small, speed
     from .session import Session
 
@@ -65,11 +70,11 @@ def parts(sizes: Sizes, device: torch.device) -> Mapping[str, Callable[[], Any]]
         accepted = session.pair.span // 2 - 1  # of seven drafts three
         return speed.Plan(sizes.arms, batches, sizes.contexts, sizes.times, accepted)
 
-    def timed(nvfp4_draft: bool, batches: tuple[int, ...]) -> dict[str, Any]:
+    def timed(nvfp4_draft: bool, batches: tuple[int, ...], keep: speed.Keep) -> dict[str, Any]:
         rig = session.rig(nvfp4_draft)
-        return speed.measure(rig, session.pair, session.store(rig), clock, planned(batches))
+        return speed.measure(rig, session.pair, session.store(rig), clock, planned(batches), keep)
 
-    def held() -> dict[str, Any]:
+    def held(keep: speed.Keep) -> dict[str, Any]:
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         begin = perf_counter()
@@ -81,7 +86,7 @@ def parts(sizes: Sizes, device: torch.device) -> Mapping[str, Callable[[], Any]]
         found = memory.measure(rig, session.pair, clock, samples, context, sizes.chunk)
         return {"load_seconds": loaded, "load_peak": peak, **found}
 
-    def broken_down() -> list[dict[str, Any]]:
+    def broken_down(keep: speed.Keep) -> list[dict[str, Any]]:
         rig, plan = session.rig(True), planned(sizes.batches)
         store = session.store(rig)
         return [
@@ -89,22 +94,24 @@ def parts(sizes: Sizes, device: torch.device) -> Mapping[str, Callable[[], Any]]
             for batch in dict.fromkeys((sizes.batches[0], sizes.batches[-1]))
         ]
 
-    def compared() -> dict[str, Any]:
+    def compared(keep: speed.Keep) -> dict[str, Any]:
         session.drop()
-        if device.type == "cuda":
-            torch.cuda.set_per_process_memory_fraction(1.0)  # bfloat16 weights do not fit into what we are limited to
-        return peer.measure(session.target_path, clock, sizes.contexts[0], sizes.times)
+        limit(math.inf)  # bfloat16 weights do not fit into what we are limited to
+        try:
+            return peer.measure(session.target_path, clock, sizes.contexts[0], sizes.times)
+        finally:
+            limit(sizes.limit)
 
-    def served() -> Any:
+    def served(keep: speed.Keep) -> Any:
         session.drop()
         where = "cuda" if device.type == "cuda" else "interpreter"
         return small.measure(sizes.small, where, clock, sizes.small_batches, sizes.prompt, sizes.tokens)
 
     return {
         "memory": held,
-        "speed": lambda: timed(True, sizes.batches),
+        "speed": lambda keep: timed(True, sizes.batches, keep),
         "breakdown": broken_down,
-        "stored": lambda: timed(False, sizes.batches[:1]),
+        "stored": lambda keep: timed(False, sizes.batches[:1], keep),
         "small": served,
         "transformers": compared,
     }
@@ -130,11 +137,15 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     assert device is not None
-    sizes = DRY if args.dry else Sizes(f"geometry/{args.geometry}", trials=args.trials)
-    if device.type == "cuda":
-        there = torch.cuda.get_device_properties(0).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, args.limit * GIB / there))
-    found = parts(sizes, device)
+    sizes = DRY if args.dry else Sizes(f"geometry/{args.geometry}", trials=args.trials, limit=args.limit)
+
+    def limit(gib: float) -> None:
+        if device.type == "cuda":
+            there = torch.cuda.get_device_properties(0).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(1.0, gib * GIB / there))
+
+    limit(sizes.limit)
+    found = parts(sizes, device, limit)
     chosen = args.part.split(",") if args.part else list(found)
     if unknown := set(chosen) - found.keys():
         parser.error(f"part: unknown {', '.join(sorted(unknown))}; there are {', '.join(found)}")
@@ -143,16 +154,20 @@ def main() -> int:
     return max(run(name, found[name], told, args.out) for name in chosen)
 
 
-def run(name: str, part: Callable[[], Any], told: Mapping[str, Any], out: Path) -> int:
-    """One part into its file; status 1 if it fails."""
-    begin, content = perf_counter(), {"part": name, "about": told}
+def run(name: str, part: Part, told: Mapping[str, Any], out: Path) -> int:
+    """One part into its file, which holds what was found so far if it fails: status 1."""
+    begin, content = perf_counter(), dict[str, Any](part=name, about=told)
+
+    def keep(found: Any) -> None:
+        content.update(found=found, took=perf_counter() - begin)
+        (out / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+
     try:
-        content["found"] = part()
+        keep(part(keep))
     except Exception as error:  # whatever it is, the parts behind it are to run
         traceback.print_exc()
         content["error"] = " ".join(f"{type(error).__name__}: {error}".split())
-    content["took"] = perf_counter() - begin
-    (out / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+        keep(content.get("found"))
     print(f"{name}: {content.get('error', 'done')}, {content['took']:.0f} s", flush=True)
     return int("error" in content)
 

@@ -33,7 +33,7 @@ def read(folder: Path) -> tuple[Results, dict[str, str], dict[str, str]]:
     contents = [content for content in contents if "part" in content]
     if not contents:
         raise SystemExit(f"page: {folder} holds no results of a part")
-    found = {content["part"]: content["found"] for content in contents if "found" in content}
+    found = {content["part"]: content["found"] for content in contents if content.get("found") is not None}
     failed = {content["part"]: content["error"] for content in contents if "error" in content}
     told: dict[str, str] = {}
     for content in contents:

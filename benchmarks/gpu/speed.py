@@ -1,6 +1,6 @@
 """Seconds of a target step and of a whole round beside the bytes that must move, for batches and contexts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from .clock import Clock, copy_bandwidth
 from .moved import Cell, round_bytes, step_bytes
 from .rig import Rig
 from .scene import scene_of
+
+Keep = Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +27,19 @@ class Plan:
     accepted: int
 
 
-def measure(rig: Rig, pair: Pair, store: Store, clock: Clock, plan: Plan) -> dict[str, Any]:
-    """Copies, and every cell with every arm: all runs, nothing derived that cannot be derived again."""
-    before = copy_bandwidth(clock)
-    cells = [
-        cell_of(rig, pair, store, clock, plan, batch, context) for context in plan.contexts for batch in plan.batches
-    ]
-    return {
-        "copy": before,
-        "copy_after": copy_bandwidth(clock),
-        "nvfp4_draft": rig.nvfp4_draft,
-        "drafts": rig.drafter.draft_length,
-        **asdict(plan),
-        "cells": cells,
-    }
+def measure(rig: Rig, pair: Pair, store: Store, clock: Clock, plan: Plan, keep: Keep) -> dict[str, Any]:
+    """Copies, and every cell with every arm: all runs, nothing derived that cannot be derived again.
+
+    `keep` is told what is known so far, after every cell.
+    """
+    found: dict[str, Any] = {"copy": copy_bandwidth(clock), "nvfp4_draft": rig.nvfp4_draft}
+    found |= {"copy_after": [], "drafts": rig.drafter.draft_length, **asdict(plan), "cells": []}
+    for context in plan.contexts:
+        for batch in plan.batches:
+            found["cells"].append(cell_of(rig, pair, store, clock, plan, batch, context))
+            keep(found)
+    found["copy_after"] = copy_bandwidth(clock)
+    return found
 
 
 def cell_of(rig: Rig, pair: Pair, store: Store, clock: Clock, plan: Plan, batch: int, context: int) -> dict[str, Any]:

@@ -266,7 +266,7 @@ def attention(
     gate_, gate_stride = (query, 0) if gate is None else (gate, gate.stride(0))
     key_scale, value_scale = scales
     longest = min(most, size)  # rows that one sample has in a block
-    for begin in range(0, rows, size):
+    for begin in range(0, rows, max(1, size)):
         attention_kernel[triton.cdiv(longest * group, tiles * QUERIES), pieces * kv_heads, len(spans.start)](
             query,
             query.stride(0),

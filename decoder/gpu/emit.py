@@ -36,7 +36,7 @@ def emit(
     m, n = tl.arange(0, M), tl.arange(0, N)
     row = block * N + n
     live, last = row[None, :] < rows, True
-    UNROLL: tl.constexpr = min(4, max(1, 2048 // (M * N)))  # more would take registers from the product
+    UNROLL: tl.constexpr = 2 if M * N <= 1024 else 1  # more would take registers from the product
     if SPLITS > 1:
         place = block.to(tl.int64) * tl.num_programs(0) + tile
         part = parts_ptr + place * (SPLITS * M * N) + n[None, :] * M + m[:, None]

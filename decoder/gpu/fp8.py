@@ -16,7 +16,7 @@ from torch import Tensor
 
 from . import dense
 from .emit import emit, per_output
-from .native import NATIVE, beside, inputs_at, product
+from .native import NATIVE, inputs_at, product
 from .shapes import case, variants
 from .splits import Workspace, launch
 from .tiles import Tile, tile_of
@@ -123,32 +123,23 @@ def fp8_kernel(
     share = tl.cdiv(chunks, SPLITS)
     first = tl.program_id(1) * share
     m, n, c = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(2) * N + tl.arange(0, N), tl.arange(0, 32)
-    # Of a product: deep ones wait less often, wide ones have no registers for it. Tensor cores add 16 inputs at a time
-    # in their order either way; the interpreter does not, and keeps to one depth.
-    DEPTH: tl.constexpr = 64 if NATIVE and N < 128 else 32
-    k = tl.arange(0, DEPTH)
     words = words_ptr + first.to(tl.int64) * padded * 32 + m[:, None] * 32 + c[None, :]
-    x = x_ptr + n[None, :].to(tl.int64) * pitch + first * 128 + k[:, None]
+    x = x_ptr + n[None, :].to(tl.int64) * pitch + first * 128 + c[:, None]
     live = n[None, :] < rows
     scale = per_output(scale_ptr, outputs, M)
     bias = per_output(bias_ptr, outputs, M) if BIASED else 0
     acc = tl.zeros([M, N], tl.float32)
     for chunk in range(first, min(first + share, chunks)):
-        start, word = chunk * 128 + k[:, None], tl.load(words)
+        start, word = chunk * 128 + c[:, None], tl.load(words)
         x0 = inputs_at(x, start, inputs, live, EVEN)
-        x1 = inputs_at(x + DEPTH, start + DEPTH, inputs, live, EVEN)
-        if DEPTH == 64:
-            w0, w1, w2, w3 = decoded(word)
-            acc = product(beside(w0, w1), x0, acc, "ieee")
-            acc = product(beside(w2, w3), x1, acc, "ieee")
-        else:
-            x2 = inputs_at(x + 64, start + 64, inputs, live, EVEN)
-            x3 = inputs_at(x + 96, start + 96, inputs, live, EVEN)
-            w0, w1, w2, w3 = decoded(word)
-            acc = product(w0, x0, acc, "ieee")
-            acc = product(w1, x1, acc, "ieee")
-            acc = product(w2, x2, acc, "ieee")
-            acc = product(w3, x3, acc, "ieee")
+        x1 = inputs_at(x + 32, start + 32, inputs, live, EVEN)
+        x2 = inputs_at(x + 64, start + 64, inputs, live, EVEN)
+        x3 = inputs_at(x + 96, start + 96, inputs, live, EVEN)
+        w0, w1, w2, w3 = decoded(word)
+        acc = product(w0, x0, acc, "ieee")
+        acc = product(w1, x1, acc, "ieee")
+        acc = product(w2, x2, acc, "ieee")
+        acc = product(w3, x3, acc, "ieee")
         words += padded * 32
         x += 128
     emit(

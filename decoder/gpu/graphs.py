@@ -7,6 +7,7 @@ the pools of one store. Rows and samples that only fill up its frame change noth
 import gc
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ from .carry import pinned
 from .rounds import Frame, Piece, frame_of, packed, read, told
 from .splits import Workspace, owned
 
-PAGES = 32  # of a table: 512 positions, as many as one piece of attention
+PAGES = 32  # of a table: 512 positions, four pieces of attention
 FINE = 8  # such steps, from which on they grow with the table
 
 Body = Callable[..., tuple[Tensor, ...]]
@@ -149,6 +150,12 @@ def wide(pages: int) -> int:
     return -(-steps // coarse) * coarse * PAGES
 
 
+@cache
+def aside(device: torch.device) -> torch.cuda.Stream:
+    """The one stream of a device that everything is recorded on: each stream has a workspace, which lasts."""
+    return torch.cuda.Stream(device)
+
+
 class Recorder:
     """Records what a body launches. All that it knows of CUDA's graphs is here; on the host, in Triton's interpreter, a
     record is the body itself, and what it makes goes to where it was made the first time."""
@@ -156,7 +163,7 @@ class Recorder:
     def __init__(self, device: torch.device) -> None:
         self._device, self._cuda = device, device.type == "cuda"
         if self._cuda:
-            self._aside, self._pool = torch.cuda.Stream(device), torch.cuda.graph_pool_handle()
+            self._aside, self._pool = aside(device), torch.cuda.graph_pool_handle()
 
     def settle(self) -> None:
         """Wait until nothing runs that is about to go."""

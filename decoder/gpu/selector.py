@@ -67,8 +67,7 @@ def selector_kernel(
         if PAIRED:
             before = tl.load(before_ptr + token.to(tl.int64) * RANK + dims, mask=dims < RANK, other=0.0).to(tl.float32)
             score += tl.sum(after * (before * joint)[None, :], 1)
-        unknown = (score != score) & real  # the host's argmax takes the first of these; a comparison takes any
-        best = tl.where(tl.max(unknown.to(tl.int32), 0) > 0, tl.argmax(unknown.to(tl.int32), 0), tl.argmax(score, 0))
+        best = tl.argmax(tl.where(score == score, score, float("-inf")), 0)  # the first among equals, and never NaN
         height = tl.max(score, 0).to(tl.float64)
         x = (score.to(tl.float64) - height) / tl.where(greedy, 1.0, temperature).to(tl.float64)
         weight = tl.where(real, tl.exp(x), 0.0)

@@ -76,5 +76,6 @@ def case(name: str, kernel: Any, one: Variant, signature: Mapping[str, str], **c
         {"M": tile.outputs, "N": one.width, "SPLITS": tile.splits, **constants},
         warps=warps,
         stages=stages,
+        fusion=False,
         family=f"{name} {tile.outputs}/{tile.splits}",
     )

@@ -113,6 +113,7 @@ def launch(
             SPLITS=tile.splits,
             num_warps=warps,
             num_stages=stages,
+            enable_fp_fusion=False,
             **constants,
         )
     return out
