@@ -1,9 +1,9 @@
 """The benchmark at full size runs end to end at nano size, and what it says follows from configurations and trials."""
 
 import json
-from collections.abc import Callable
 import re
 import sys
+from collections.abc import Callable
 from math import prod
 from pathlib import Path
 from typing import Any
