@@ -4,8 +4,11 @@ Gauges tell how a run goes. No verdict row rests on them, so they may differ fro
 judged over many of them (`leak`).
 """
 
+import ctypes
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -16,6 +19,8 @@ import torch
 from specqual.contract import Counted, Event, Inspectable, Round, Tokens
 
 EVERY = 10.0  # seconds
+RESTS = 15.0  # seconds between two readings at rest, which take a fifth of one
+AT_REST = "memory at rest"
 MEGA = 1e6
 
 
@@ -30,6 +35,15 @@ def resident() -> float:
     import mmap
 
     return pages * mmap.PAGESIZE / MEGA
+
+
+def trimmed() -> float:
+    """Memory of this process in MB once garbage is gone and, where the C library can, what its allocator keeps free has
+    been given back: else the largest batch so far would look like growth."""
+    gc.collect()
+    with suppress(AttributeError, OSError):  # only glibc has it
+        ctypes.CDLL(None).malloc_trim(0)
+    return resident()
 
 
 def on_device(device: str) -> float | None:
@@ -72,6 +86,7 @@ class Meter:
 
     def __post_init__(self) -> None:
         self._last, self._told = self.clock(), 0
+        self._rested = self._last
 
     def submitted(self) -> None:
         self.live += 1
@@ -98,6 +113,16 @@ class Meter:
     @property
     def due(self) -> bool:
         return self.clock() - self._last >= EVERY
+
+    @property
+    def rests(self) -> bool:
+        """Whether nobody is served, and it is time to read what memory is taken all the same."""
+        return not self.live and self.clock() - self._rested >= RESTS
+
+    def at_rest(self) -> dict[str, float]:
+        """The memory that is taken although nobody is served."""
+        self._rested = self.clock()
+        return {"requests": self.requests, "decoders": len(self.decoders), AT_REST: trimmed()}
 
     def read(self) -> dict[str, float]:
         """All gauges by name, as of now."""

@@ -8,6 +8,7 @@ from time import time as clock
 
 from specqual.conformance.verdicts import Decision
 
+from .gauges import AT_REST
 from .journal import Journal
 from .leak import growth
 
@@ -102,6 +103,7 @@ def _by_worker(rows: Iterable[tuple[int, float, str, float]]) -> Iterator[tuple[
 
 
 def memory(all_lives: Sequence[Life]) -> Decision:
-    """The verdict on the memory of all processes."""
+    """The verdict on the memory of all processes, at rest where it was read so."""
     own = [life.settled() for life in all_lives]
-    return growth([[(requests, held) for _, requests, held in life.of("requests", "memory")] for life in own])
+    read = [life.of("requests", AT_REST) or life.of("requests", "memory") for life in own]
+    return growth([[(requests, held) for _, requests, held in moments] for moments in read])

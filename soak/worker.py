@@ -84,7 +84,10 @@ class World:
             return play(stage, scenario, self.about.seed, task[1])
         with suppress(NoStage):
             self.meter.decoders[stage.ground.name] = stage.decoder
-        return play(stage, scenario, self.about.seed, task[1], heard(self.meter, gauges))
+        played = play(stage, scenario, self.about.seed, task[1], heard(self.meter, gauges))
+        if self.meter.rests:
+            gauges(self.meter.at_rest())
+        return played
 
     def drill(self, task: Task) -> Played:
         """Put one kind of fault into decoders that are made for it."""

@@ -5,7 +5,7 @@ import pytest
 from specqual import fixtures
 from specqual.contract import Finished, Request, Setup
 from specqual.decoder import make
-from specqual.soak.gauges import EVERY, Meter, by_stretch, resident, stretch
+from specqual.soak.gauges import AT_REST, EVERY, RESTS, Meter, by_stretch, resident, stretch, trimmed
 
 
 class Watch:
@@ -66,3 +66,19 @@ def test_stretches_are_powers_of_two():
 def test_memory_is_that_of_this_process():
     before, held = resident(), bytearray(64 * 2**20)
     assert 50 < resident() - before < 90 and held
+
+
+def test_memory_at_rest_is_read_now_and_then_and_without_what_an_allocator_keeps(decoder):
+    watch = Watch()
+    meter = Meter(watch, {"nano": decoder})
+    assert not meter.rests
+    watch.now = RESTS
+    meter.submitted()
+    assert not meter.rests  # somebody is served
+    meter.idle()
+    assert meter.rests and set(meter.at_rest()) == {"requests", "decoders", AT_REST} and not meter.rests
+    before = trimmed()
+    rows = [bytes(2_000) for _ in range(30_000)]  # 60 MB in small pieces, one in thirty of which stays
+    kept = rows[::30]
+    del rows
+    assert trimmed() - before < 30 and kept
