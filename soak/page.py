@@ -77,7 +77,7 @@ def page(journal: Journal, night: Night, running: bool) -> str:
 def meant(status: Status) -> str:
     """What an exit status says of a soak run."""
     if status is Status.OPEN:
-        return "something was never put to the test"
+        return "something was not put to the test, or not for long enough"
     return "all that was looked at holds" if status is Status.CLEAN else MEANING[status]
 
 
