@@ -103,9 +103,10 @@ def test_padded_rows_never_leak(lab: Lab) -> Evidence:
 def test_two_sizes_keep_to_their_own_buffers(lab: Lab) -> Evidence:
     count, hazards = min(6, most(lab)), speculated(lab)
     # They end at unlike times: a budget's last drafts are short, and those beside them are long and go on.
-    everybody = cast(lab, "GRF-3", [9, 2, 20, 1, 5, 16][:count], [14, 38, 15, 36, 17, 34][:count])
+    # Prompts of the first four, and of all six, fill a bucket exactly, where the last row decides a greedy token.
+    everybody = cast(lab, "GRF-3", [9, 2, 20, 1, 5, 27][:count], [14, 38, 15, 36, 17, 34][:count])
     turns = tuple(step for rows in (SMALL, LARGE) * 4 for step in (bucket(rows), STEP))
-    own = (*submits(*range(count)), *turns)
+    own = (*submits(*reversed(range(count))), *turns)
     return padded(
         lab,
         [(own, everybody), ((Step("alternate"), *own), everybody)],

@@ -7,4 +7,5 @@ MENDED = {
     "F12a": "FIN-6: ids a vocabulary below or above a token are drafted where it is the only choice, sampled, too",
     "F18b": "RES-2: a chunk that is known from behind another beginning, which is known, too",
     "F18c": "RES-2: prefixes from passes that went on behind the end of a chunk",
+    "F25a": "GRF-3: prompts fill a bucket exactly, so that its last row is nobody's padding and decides a token",
 }

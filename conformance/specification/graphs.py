@@ -26,8 +26,8 @@ ROWS: tuple[Row, ...] = (
         MUST,
         "Two captured sizes in turn, and within one tick, keep to their own buffers.",
         "",
-        f"{ALONE}; a bucket that changes every other tick, rounds without drafts beside drafted ones, and budgets that "
-        "end at unlike times",
+        f"{ALONE}; a bucket that changes every other tick, rounds without drafts beside drafted ones, budgets that "
+        "end at unlike times, and prompts that fill a bucket exactly",
         "K25 (outputs in the memory of another captured size)",
     ),
     (
