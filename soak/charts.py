@@ -185,7 +185,7 @@ GAUGES = (
         in_shares,
         "free pages",
         "Free pages",
-        "share of the pool",
+        "share of each pool",
         "Free, or to be had from a prefix cache.",
     ),
     ("slots", in_shares, "free slots", "Free slots", "share of each pool", "Recurrent slots, free or to be had back."),
