@@ -39,7 +39,7 @@ from .stage import Stage
 BITS = 4  # of a token's place in its law
 FILL = 400  # ticks in which a prompt must be filled
 SETTLED = 3  # epochs behind which a decoder has captured nearly all that it will
-FEW_CAPTURES, THRASH = 8, 0.2  # captures of an epoch, and of its ticks: as many are no thrash
+FEW_CAPTURES, THRASH = 12, 0.25  # captures of an epoch, and of its ticks: as many are no thrash
 SAMPLED = Sampling(temperature=1.0)  # what a table's law is tested under, biases aside
 PIECE = 300  # tokens of a far output that are judged
 LOCAL = 26  # tokens that the reference is given of a far sequence, in front of those it judges
