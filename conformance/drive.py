@@ -50,8 +50,8 @@ def deadline(seconds: float) -> Iterator[None]:
     def ring(signum: int, frame: Any) -> None:
         raise _OutOfTime
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    began, before = monotonic(), signal.signal(signal.SIGALRM, ring)
+    outer, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     except _OutOfTime:
@@ -59,6 +59,8 @@ def deadline(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if outer:  # the deadline around this one goes on; one that has passed meanwhile rings at once
+            signal.setitimer(signal.ITIMER_REAL, max(outer - (monotonic() - began), 1e-6))
 
 
 def guarded(what: str, call: Callable[[], T], seconds: float = 120.0) -> T:

@@ -7,14 +7,16 @@ nothing else; read by anybody, also while a run writes. docs/soak.md explains th
 
 import json
 import sqlite3
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import time
-from typing import Any
+from typing import IO, Any
 
 VERSION = 1
 NAME = "soak.sqlite"  # in the folder that --report names
+PROCESS, CUT = "process", "cut off"  # what stands for an oracle where a worker died, and where an epoch had no end
 TABLES = """
 CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE segments (segment INTEGER PRIMARY KEY, started REAL NOT NULL, ended REAL, how TEXT);
@@ -97,22 +99,24 @@ class Served:
 class Journal:
     """One open journal. `Journal.open` is for the one process that writes, `Journal.read` for everybody else."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self.connection, self.path = connection, path
+    def __init__(self, connection: sqlite3.Connection, path: Path, lock: IO[bytes] | None = None) -> None:
+        self.connection, self.path, self._lock = connection, path, lock
 
     @classmethod
     def open(cls, path: Path) -> "Journal":
-        """Open for writing; a file that is not there is made. BadJournal for one that is something else."""
-        fresh = not path.exists() or path.stat().st_size == 0
+        """Open for writing; a file that is not there, or has nothing in it yet, is made. BadJournal for one that is
+        something else, or that another process writes."""
+        lock = _locked(path)
         connection = sqlite3.connect(path, isolation_level=None, timeout=30)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            if fresh:
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if not tables and not connection.execute("PRAGMA user_version").fetchone()[0]:
                 connection.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
         except sqlite3.DatabaseError as error:
             raise BadJournal(f"{path}: {error}") from error
-        return cls(connection, path)._checked()
+        return cls(connection, path, lock)._checked()
 
     @classmethod
     def read(cls, path: Path) -> "Journal":
@@ -132,6 +136,8 @@ class Journal:
 
     def close(self) -> None:
         self.connection.close()
+        if self._lock is not None:
+            self._lock.close()
 
     # writing
 
@@ -180,6 +186,13 @@ class Journal:
                     for place, one in enumerate(epoch.violations)
                 ],
             )
+
+    def note(self, scenario: str, number: int, one: Violation) -> None:
+        """Record what happened around an epoch, whatever its own row says or will say."""
+        place = "SELECT min(0, coalesce(min(place), 0)) - 1 FROM violations WHERE scenario = ?1 AND epoch = ?2"
+        told = scenario, number, time(), one.oracle, one.detail, _json(one.bundle)
+        with self._transaction():
+            self.connection.execute(f"INSERT INTO violations VALUES (?1, ?2, ({place}), ?3, ?4, ?5, ?6)", told)
 
     def gauge(self, worker: int, values: Mapping[str, float], now: float | None = None) -> None:
         """Record what a worker measured at one moment; the parent's worker is -1."""
@@ -230,6 +243,11 @@ class Journal:
         rows = self.connection.execute("SELECT test, context, law, slack FROM laws ORDER BY test, context")
         return {(test, context): (tuple(json.loads(law)), slack) for test, context, law, slack in rows}
 
+    def noted(self, oracle: str) -> list[tuple[str, int, str]]:
+        """Scenario, epoch and sentence of everything that one oracle saw, in the order in which it was seen."""
+        query = "SELECT scenario, epoch, detail FROM violations WHERE oracle = ? ORDER BY time, scenario, epoch, place"
+        return list(self.connection.execute(query, (oracle,)))
+
     def violations(self) -> list[tuple[str, int, Violation]]:
         """What went wrong, with its scenario and epoch, in the order in which it was seen."""
         query = "SELECT scenario, epoch, oracle, detail, bundle FROM violations ORDER BY time, scenario, epoch, place"
@@ -247,6 +265,23 @@ class _Transaction:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self.connection.execute("COMMIT" if kind is None else "ROLLBACK")
+
+
+def _locked(path: Path) -> IO[bytes] | None:
+    """The file beside a journal that its writer holds locked, for as long as it lives; None where files have no locks.
+
+    It is a file of its own because SQLite loses its locks when a journal is closed that was opened beside it."""
+    if sys.platform == "win32":
+        return None
+    from fcntl import LOCK_EX, LOCK_NB, flock
+
+    lock = path.with_name(f"{path.name}.lock").open("ab")
+    try:
+        flock(lock, LOCK_EX | LOCK_NB)
+    except OSError as error:
+        lock.close()
+        raise BadJournal(f"{path}: another process writes it") from error
+    return lock
 
 
 def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -37,6 +37,7 @@ class Mayhem:
         victim = self._chance.choice(busy)
         if victim.process.pid is not None:
             os.kill(victim.process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+            victim.killed = True
             soak.journal.gauge(-1, {KILLED: 1})
         self._next = self._now() + self._chance.uniform(*KILLS)
 

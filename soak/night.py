@@ -11,7 +11,7 @@ from specqual.conformance.verdicts import Decision, Status, Verdict
 
 from .chaos import KILLED, PREFIX, REFUSED
 from .hazards import UNSEEN
-from .journal import Journal
+from .journal import CUT, PROCESS, Journal
 from .scenarios import SCENARIOS
 from .series import lives, memory
 
@@ -118,6 +118,14 @@ def _traffic(journal: Journal, rows: list[tuple[str, str]], counts: dict[str, in
         first = next((v for _, _, v in journal.violations()), None)
         told = "" if first is None else f"; the first: {first.detail}"
         return Decision(Verdict.ERROR, f"the decoder failed in {len(errors)} of {len(rows)} epochs{told}")
+    if died := journal.noted(PROCESS):
+        scenario, epoch, detail = died[0]
+        told = f"{len(died)} times a process died; first of {scenario or 'nothing'}, epoch {epoch}: {detail}"
+        return Decision(Verdict.ERROR, told)
+    done = journal.done()
+    if cut := [(scenario, epoch) for scenario, epoch, _ in journal.noted(CUT) if (scenario, epoch) not in done]:
+        told = f"{len(cut)} epochs had no end when the time was up; the first: {cut[0][0]}, epoch {cut[0][1]}"
+        return Decision(Verdict.INCONCLUSIVE, told)
     if not any(verdict == Verdict.EXACT for _, verdict in rows):
         return Decision(Verdict.INCONCLUSIVE, "no epoch was finished")
     told = ", ".join(f"{counts.get(name, 0):,} {name}" for name in ("requests", "tokens", "tokens judged"))

@@ -16,10 +16,13 @@ from typing import Any
 
 from specqual.conformance.verdicts import Verdict
 
-from .journal import Epoch, Journal, Served, Violation
+from .epoch import LONGEST
+from .journal import CUT, PROCESS, Epoch, Journal, Served, Violation
 from .worker import About, Task, World, main
 
 GRACE = 120.0  # seconds for epochs under way when the time is up
+HUNG = 2 * LONGEST  # seconds without an end behind which a worker, whose own deadlines did not ring, is killed
+LEAVE = 5.0  # seconds that a worker has to leave
 BUNDLES = "violations"  # folder beside the journal, with a file that --replay takes for each
 TRIES = 2  # of an epoch whose worker dies
 BEAT = 0.5  # seconds between two looks at the clock
@@ -34,14 +37,22 @@ class Worker:
     connection: Connection
     task: Task | None = None
     since: float = 0.0
+    killed: bool = False  # on purpose
 
     def give(self, task: Task) -> None:
         self.task, self.since = task, time()
         with suppress(BrokenPipeError):  # it is gone, as its connection will say
             self.connection.send(task)
 
+    @property
+    def hung(self) -> bool:
+        return self.task is not None and time() - self.since > HUNG
+
     def end(self) -> None:
+        """Let it leave, and kill it where it does not."""
         self.process.terminate()
+        self.process.join(LEAVE)
+        self.process.kill()
         self.process.join()
         self.connection.close()
 
@@ -61,7 +72,7 @@ class Soak:
     died: dict[Task, int] = field(default_factory=dict)  # how often a worker died of an epoch
     trouble: str | None = None  # why what waits to be recorded cannot be
     _again: deque[Task] = field(default_factory=deque)
-    _unwritten: deque[tuple[Epoch, Served]] = field(default_factory=deque)
+    _unwritten: deque[Callable[[], None]] = field(default_factory=deque)
 
     def stop(self, how: str) -> None:
         self.stopped = self.stopped or how
@@ -78,6 +89,7 @@ class Soak:
             while self.stopped is None:
                 late = monotonic() - deadline
                 if late >= 0 and (late > GRACE or not any(worker.task for worker in team)):
+                    self._cut(team)
                     break
                 self._write()
                 for worker in team:
@@ -86,6 +98,9 @@ class Soak:
                 for ready in wait([worker.connection for worker in team], BEAT):
                     place = next(place for place, worker in enumerate(team) if worker.connection is ready)
                     team[place] = self._heard(team[place])
+                for worker in team:
+                    if worker.hung:
+                        worker.process.kill()  # its connection will say so
                 self.beat(self)
         finally:
             for worker in team:
@@ -121,32 +136,61 @@ class Soak:
         return worker
 
     def _record(self, epoch: Epoch, served: Served) -> None:
-        self._unwritten.append((epoch, served))
+        def write() -> None:
+            self.journal.add(self.segment, epoch, served)
+            file_bundles(self.journal.path.parent / BUNDLES, epoch)
+
+        self._unwritten.append(write)
+        self._write()
+
+    def _note(self, task: Task, oracle: str, told: str) -> None:
+        """Record what happened to the process that served an epoch."""
+        one = self._violation(task, oracle, told)
+        self._unwritten.append(lambda: self.journal.note(*task, one))
         self._write()
 
     def _write(self) -> None:
-        """Record what waits to be; where that fails it waits on, as for a disk that is full."""
+        """Record what waits to be; where that fails it waits on, as for a disk that is full. IntegrityError where an
+        epoch is there already: no waiting mends that."""
         try:
             while self._unwritten:
-                self.journal.add(self.segment, *self._unwritten[0])
-                file_bundles(self.journal.path.parent / BUNDLES, self._unwritten.popleft()[0])
+                self._unwritten[0]()
+                self._unwritten.popleft()
             self.trouble = None
+        except sqlite3.IntegrityError:
+            self._unwritten.clear()
+            raise
         except sqlite3.Error as error:
             self.trouble = str(error)
 
+    def _cut(self, team: list[Worker]) -> None:
+        """Note the epochs that have no end although the time has been up for long."""
+        for worker in team:
+            if worker.task is not None:
+                told = f"had no end {time() - worker.since:.0f} seconds behind its beginning, when the time was up"
+                self._note(worker.task, CUT, told)
+
     def _replaced(self, worker: Worker) -> Worker:
-        task = worker.task
+        """A new process for one that is gone, which is noted unless it was killed on purpose."""
+        hung, task, process = worker.hung, worker.task or ("", 0), worker.process
+        process.join(LEAVE)  # its connection is closed a little before it has ended
         worker.end()
-        if task is not None:
+        died = f"process {process.pid} ended with status {process.exitcode}"
+        told = f"heard nothing for {HUNG:.0f} seconds, and killed: {died}" if hung else died
+        if not worker.killed:
+            self._note(task, PROCESS, f"{told}, {time() - worker.since:.0f} seconds behind the beginning of an epoch")
+        if worker.task is not None:
             self.died[task] = self.died.get(task, 0) + 1
             if self.died[task] < TRIES:
                 self._again.append(task)
             else:
-                told = f"its process died {TRIES} times, last with status {worker.process.exitcode}"
-                bundle = {**self.about.json(), "scenario": task[0], "epoch": task[1], "behind": []}
-                epoch = Epoch(*task, Verdict.ERROR, "", violations=(Violation("decoder", told, bundle),))
+                one = self._violation(task, "decoder", f"its process died {TRIES} times; the last time, {told}")
+                epoch = Epoch(*task, Verdict.ERROR, "", violations=(one,))
                 self._record(epoch, Served(worker.index, worker.since, time() - worker.since, 0.0))
         return self._started(worker.index)
+
+    def _violation(self, task: Task, oracle: str, told: str) -> Violation:
+        return Violation(oracle, told, {**self.about.json(), "scenario": task[0], "epoch": task[1], "behind": []})
 
 
 def file_bundles(folder: Path, epoch: Epoch) -> None:

@@ -1,6 +1,7 @@
 """A worker: a process with the decoders of all stages, which serves the epochs that it is given."""
 
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -109,6 +110,7 @@ class World:
 def main(connection: Connection, about: About, index: int) -> None:
     """Serve epochs until the other end of the connection is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends this process
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that it clears up
     torch.set_num_threads(1)
     world = World(about)
     try:

@@ -1,0 +1,128 @@
+"""A worker that dies or hangs leaves a trace, whatever its epoch says when it is served again."""
+
+import os
+import signal
+import sqlite3
+import time
+from dataclasses import replace
+
+import pytest
+
+import specqual.soak.run
+from specqual import fixtures
+from specqual.conformance.drive import DecoderError, deadline
+from specqual.conformance.verdicts import Verdict
+from specqual.contract import Setup
+from specqual.decoder import make
+from specqual.soak.journal import CUT, NAME, PROCESS, BadJournal, Epoch, Journal, Served
+from specqual.soak.mayhem import KILLS, Mayhem
+from specqual.soak.night import judged
+from specqual.soak.run import Soak
+from specqual.soak.worker import About
+
+ABOUT = About("optimised", Setup(target=fixtures.path("nano/dense")), 3, ("gaps",), 0.1)
+
+
+def hanging(setup):
+    """A decoder whose steps never return, and let no signal of a clock in."""
+    decoder = make(setup)
+
+    def step():
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        time.sleep(600)
+
+    decoder.step = step
+    return decoder
+
+
+def until(journal: Journal, kill) -> Soak:
+    """A run that ends once it has recorded something, `kill` being called at each beat."""
+
+    def beat(soak: Soak) -> None:
+        if soak.journal.done():
+            soak.stop("enough")
+        else:
+            kill(soak)
+
+    return Soak(ABOUT, journal, 1, 120.0, beat)
+
+
+def test_the_first_death_of_a_worker_is_recorded_and_makes_the_run_an_error(tmp_path):
+    killed = []
+
+    def kill(soak: Soak) -> None:
+        (worker,) = soak.team
+        if worker.task is not None and not killed:
+            killed.append(worker.process.pid)
+            os.kill(worker.process.pid, signal.SIGSEGV)
+
+    journal = Journal.open(tmp_path / NAME)
+    assert until(journal, kill).run() == "enough"
+    ((scenario, epoch, detail),) = journal.noted(PROCESS)
+    assert (scenario, epoch) == ("gaps", 0) and f"process {killed[0]} ended with status -11" in detail
+    assert [verdict for _, _, verdict, _, _ in journal.rows()] == ["EXACT"]  # it was served again
+    decision = judged(journal).decisions["traffic"]
+    assert decision.verdict is Verdict.ERROR and "status -11" in decision.detail
+
+
+def test_what_chaos_kills_is_no_death(tmp_path):
+    now = [0.0]
+    mayhem = Mayhem(3, lambda: now[0])
+    now[0] = KILLS[1]
+    journal = Journal.open(tmp_path / NAME)
+    until(journal, lambda soak: mayhem.tick(soak)).run()
+    assert not journal.noted(PROCESS) and judged(journal).decisions["traffic"].verdict is Verdict.EXACT
+
+
+def test_a_worker_that_hangs_is_killed_and_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(specqual.soak.run, "HUNG", 8.0)
+    monkeypatch.setattr(specqual.soak.run, "TRIES", 1)
+    journal = Journal.open(tmp_path / NAME)
+    soak = until(journal, lambda soak: None)
+    soak.about = replace(ABOUT, decoder="tests.test_soak_dying:hanging")
+    soak.run()
+    assert "heard nothing for 8 seconds, and killed" in journal.noted(PROCESS)[0][2]
+    assert judged(journal).decisions["traffic"].verdict is Verdict.ERROR
+
+
+def test_an_epoch_that_has_no_end_when_the_time_is_up_leaves_the_run_open_until_it_is_served(tmp_path, monkeypatch):
+    monkeypatch.setattr(specqual.soak.run, "GRACE", 2.0)
+    journal = Journal.open(tmp_path / NAME)
+    Soak(replace(ABOUT, decoder="tests.test_soak_dying:hanging"), journal, 1, 3.0).run()
+    assert [(scenario, epoch) for scenario, epoch, _ in journal.noted(CUT)] == [("gaps", 0)]
+    decision = judged(journal).decisions["traffic"]
+    assert decision.verdict is Verdict.INCONCLUSIVE and "gaps, epoch 0" in decision.detail
+    journal.add(1, Epoch("gaps", 0, Verdict.EXACT, ""), Served(0, 0.0, 1.0, 0.5))
+    assert judged(journal).decisions["traffic"].verdict is Verdict.EXACT
+
+
+def test_a_deadline_within_another_leaves_that_one_armed():
+    with pytest.raises(DecoderError, match=r"within 0\.3 seconds"), deadline(0.3):
+        with deadline(5.0):
+            pass
+        time.sleep(2.0)
+
+
+def test_a_journal_has_one_writer(tmp_path):
+    journal = Journal.open(tmp_path / NAME)
+    with pytest.raises(BadJournal, match="another process writes it"):
+        Journal.open(tmp_path / NAME)
+    journal.close()
+    Journal.open(tmp_path / NAME).close()
+
+
+def test_a_journal_that_was_killed_before_it_had_tables_is_begun_anew(tmp_path):
+    connection = sqlite3.connect(tmp_path / NAME, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    assert (tmp_path / NAME).stat().st_size > 0
+    assert Journal.open(tmp_path / NAME).begin({"seed": 0}) == 1
+
+
+def test_an_epoch_that_is_there_already_is_no_full_disk(tmp_path):
+    soak = Soak(ABOUT, Journal.open(tmp_path / NAME), 1, 1.0)
+    soak.segment = soak.journal.begin({"seed": 0})
+    served = Served(0, 0.0, 1.0, 0.0)
+    soak._record(Epoch("gaps", 0, "EXACT", ""), served)
+    with pytest.raises(sqlite3.IntegrityError):
+        soak._record(Epoch("gaps", 0, "EXACT", ""), served)
