@@ -43,6 +43,7 @@ class Course:
     reasons: tuple[FinishReason, ...] = ()
     usage: Usage | None = None
     refused: str | None = None
+    malformed: str | None = None  # what `submit` had against it
     rounds: tuple[Round, ...] = ()
     phase: str | None = None
     preempted: int = 0  # times
@@ -140,12 +141,17 @@ class Traffic:
             self.waiting.remove(place)
             asked = self.plan.asked[place]
             request = self._resolved(asked)
-            request_id = self.decoder.submit(request)
-            if request_id in self.known:
-                raise DecoderError(f"submit gave the id {request_id} a second time")
-            course = Course(place, asked, request, request_id, self.found.ticks, [[] for _ in range(request.n)])
-            self.live[request_id] = self.known[request_id] = self.places[place] = course
+            course = Course(place, asked, request, -1 - place, self.found.ticks, [[] for _ in range(request.n)])
+            self.places[place] = course
             self.found.courses.append(course)
+            try:
+                course.request_id = self.decoder.submit(request)
+            except InvalidRequest as error:  # although it is well-formed
+                course.malformed = str(error)
+                continue
+            if course.request_id in self.known:
+                raise DecoderError(f"submit gave the id {course.request_id} a second time")
+            self.live[course.request_id] = self.known[course.request_id] = course
             self.told("submitted", course)
 
     def _ready(self, place: int) -> bool:
@@ -177,16 +183,26 @@ class Traffic:
             age, asked = now - course.submitted, course.asked
             if asked.cancel is not None and age >= asked.cancel and not course.cancelled:
                 self._take_rounds(course)
-                course.phase = "while held" if course.held else self._phase(course)
+                course.phase = "while held" if course.held else self._phase(course) if age else "when submitted"
                 self.decoder.cancel(course.request_id)
                 continue
             for start, ticks in asked.preempt if isinstance(self.decoder, Schedulable) else ():
                 if age == start and not course.held:
-                    course.held, course.preempted = True, course.preempted + 1
+                    course.held = True
+                    course.preempted += self._owns(course)  # else there is nothing to take
                     self.decoder.preempt(course.request_id)
                 elif age == start + ticks and course.held:
                     course.held = False
                     self.decoder.resume(course.request_id)
+
+    def _owns(self, course: Course) -> bool:
+        """Whether a request has something to lose, as far as the decoder tells."""
+        if isinstance(self.decoder, Inspectable):
+            try:
+                self.decoder.inspect(course.request_id)
+            except KeyError:
+                return False
+        return True
 
     def _phase(self, course: Course) -> str:
         if any(course.samples):

@@ -11,9 +11,9 @@ from hashlib import blake2b
 from time import monotonic
 from typing import Any
 
-from specqual.conformance.drive import DecoderError, guarded
+from specqual.conformance.drive import DecoderError, NotOffered, guarded
 from specqual.conformance.verdicts import Verdict
-from specqual.contract import Request
+from specqual.contract import InvalidRequest, Request, Unsupported
 
 from .course import Course, Outcome, Told, Traffic
 from .gauges import Meter
@@ -46,6 +46,10 @@ def play(stage: Stage, scenario: Scenario, seed: int, number: int, told: Told = 
         plan = scenario.draw(chance_of(seed, scenario.name, number), stage.room)
     except NoStage as error:
         return Played(Epoch(scenario.name, number, Verdict.SKIPPED, "", {f"skipped: {error}": 1}), 0.0)
+    except DecoderError as error:
+        stage.renew()
+        told = Violation("decoder", str(error), bundle(stage, scenario, seed, number, Outcome(), None))
+        return Played(Epoch(scenario.name, number, Verdict.ERROR, "", violations=(told,)), 0.0)
     traffic, oracle_seconds = Traffic(decoder, plan, told), 0.0
     bench = Bench(stage, plan, traffic.found, chance_of(seed, scenario.name, number, "places").getrandbits(62))
     try:
@@ -55,7 +59,7 @@ def play(stage: Stage, scenario: Scenario, seed: int, number: int, told: Told = 
             guarded(oracle.__name__, lambda oracle=oracle: oracle(bench), LONGEST)  # type: ignore[misc]
         evidence = laws(bench)
         oracle_seconds = monotonic() - began
-    except DecoderError as error:
+    except (DecoderError, NoStage, InvalidRequest, Unsupported, NotOffered) as error:
         stage.renew()
         bench.amiss, evidence = [("decoder", str(error), None)], ()
     bench.amiss += [(oracle, detail, None) for oracle, detail in traffic.found.amiss]

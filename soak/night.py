@@ -153,6 +153,8 @@ def _hazards(journal: Journal, rows: list[tuple[str, str]]) -> Decision:
         absent = [hazard for hazard in SCENARIOS[name].hazards if not counts.get(hazard)]
         missing += [f"{hazard} ({name})" for hazard in absent if hazard not in blind]
         unseen |= blind & {*absent}
+    if skipped and not {*journal.about["scenarios"]} & SCENARIOS.keys() - skipped:
+        return Decision(Verdict.INCONCLUSIVE, f"every scenario was skipped: {', '.join(sorted(skipped))}")
     if missing:
         return Decision(Verdict.INCONCLUSIVE, f"never put to the test: {', '.join(missing)}")
     told = f"; skipped: {', '.join(sorted(skipped))}" if skipped else ""

@@ -79,6 +79,8 @@ def events(bench: Bench) -> None:
             return bench.expect("events", course, what, expected, actual)
 
         expect("tokens and ends behind its end", 0, course.late)
+        if not expect("what submit has against it", None, course.malformed):
+            continue
         expect("refused", course.asked.refused, course.refused is not None)
         if course.refused is not None or course.usage is None:
             continue
@@ -219,14 +221,15 @@ def conservation(bench: Bench) -> None:
         bench.stage.free = now  # so that the next epoch tells what it lost itself
 
 
-def captures(bench: Bench) -> None:
+def captures(decoder: Any) -> int:
+    """How many graphs a decoder has captured; none where it does not count them."""
+    return decoder.counters().get("graph_captures", 0) if isinstance(decoder, Counted) else 0
+
+
+def graphs(bench: Bench) -> None:
     """Graphs settle: a decoder that has seen some epochs captures few more in a later one."""
-    decoder, stage = bench.stage.decoder, bench.stage
-    if not isinstance(decoder, Counted) or "graph_captures" not in decoder.counters():
-        return
-    now = decoder.counters()["graph_captures"]
+    stage, now = bench.stage, captures(bench.stage.decoder)
     new, stage.captured = now - stage.captured, now
-    bench.counts["epochs with settled graphs"] += len(stage.behind) >= SETTLED
     if len(stage.behind) >= SETTLED and new > max(FEW_CAPTURES, THRASH * bench.outcome.ticks):
         told = f"{new} captures in {bench.outcome.ticks} ticks, behind {len(stage.behind)} epochs"
         bench.amiss.append(("graphs", told, None))
@@ -323,4 +326,4 @@ def _end(twin: Any, request_id: int) -> None:
     twin.step()
 
 
-ORACLES = (events, regret, alone, repeated, states, conservation, captures)
+ORACLES = (events, regret, alone, repeated, states, conservation, graphs)

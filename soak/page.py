@@ -122,6 +122,7 @@ class Press:
     journal: Journal
     folder: Path
     now: Callable[[], float] = monotonic
+    trouble: str | None = None  # why the page could not be written
 
     def __post_init__(self) -> None:
         self._next = self.now() + PAGES
@@ -130,13 +131,20 @@ class Press:
         """Render the page anew, if it is time to."""
         began = self.now()
         if began >= self._next:
-            with suppress(OSError, sqlite3.Error):  # a full disk is the run's own trouble
+            with suppress(sqlite3.Error):  # which is the run's own trouble
                 self.print(running=True)
             self._next = self.now() + max(PAGES, 20 * (self.now() - began))
 
     def print(self, running: bool) -> Night:
-        """Render the page, and leave what the evidence came to among the gauges."""
-        night = judged(self.journal)
-        self.journal.gauge(-1, {EVIDENCE: night.log_e / log(10)})
-        write(page(self.journal, night, running), self.folder)
+        """Render the page, and leave what the evidence came to among the gauges; the verdict stands where a disk that
+        is full takes neither, which `trouble` then says."""
+        night, self.trouble = judged(self.journal), None
+        for step in (
+            lambda: self.journal.gauge(-1, {EVIDENCE: night.log_e / log(10)}),
+            lambda: write(page(self.journal, night, running), self.folder),
+        ):
+            try:
+                step()
+            except (OSError, sqlite3.Error) as error:
+                self.trouble = str(error)
         return night

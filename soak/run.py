@@ -70,6 +70,7 @@ class Soak:
     segment: int = 0
     team: list[Worker] = field(default_factory=list)
     died: dict[Task, int] = field(default_factory=dict)  # how often a worker died of an epoch
+    skipped: set[str] = field(default_factory=set)  # scenarios that this decoder cannot be had for
     trouble: str | None = None  # why what waits to be recorded cannot be
     _again: deque[Task] = field(default_factory=deque)
     _unwritten: deque[Callable[[], None]] = field(default_factory=deque)
@@ -80,7 +81,7 @@ class Soak:
     def run(self) -> str:
         """Serve epochs until the time is up or somebody stops it; says how it ended. What is recorded stays valid
         wherever this is cut off; while nothing can be recorded, nothing is begun."""
-        self.segment = self.journal.begin(self.about.json())
+        self.segment = self.journal.begin(self.about.json() | self.about.made_with())
         done = self.journal.done()
         tasks = (task for task in self.about.tasks() if task not in done)
         deadline = monotonic() + self.seconds
@@ -133,6 +134,10 @@ class Soak:
         else:
             self._record(said[1], said[2])
             worker.task = None
+            if said[1].verdict is Verdict.SKIPPED:
+                self.skipped.add(said[1].scenario)
+                if self.skipped.issuperset(self.about.scenarios):
+                    self.stop("nothing that was asked for can be had of this decoder")
         return worker
 
     def _record(self, epoch: Epoch, served: Served) -> None:
@@ -219,7 +224,7 @@ def stopping(soak: Soak) -> Iterator[None]:
 
 def in_process(about: About, journal: Journal, epochs: int) -> None:
     """Serve the next epochs of a run in this process, one after the other; for tests and for replays."""
-    segment, done, world = journal.begin(about.json()), journal.done(), World(about)
+    segment, done, world = journal.begin(about.json() | about.made_with()), journal.done(), World(about)
     tasks = (task for task in about.tasks() if task not in done)
     try:
         for _, task in zip(range(epochs), tasks, strict=False):

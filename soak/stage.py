@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -11,12 +11,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from specqual import fixtures
-from specqual.conformance.drive import guarded
+from specqual.conformance.drive import DecoderError, deadline
 from specqual.conformance.generators import sequences
 from specqual.conformance.judge import Judge
 from specqual.conformance.lab import Lab, Run
 from specqual.conformance.statistics.budget import ALPHA
-from specqual.contract import Inspectable, Schedulable, Scripted, Setup
+from specqual.contract import Inspectable, Schedulable, Scripted, Setup, Unsupported
 
 from .plan import Room
 
@@ -25,6 +25,7 @@ MEASURED = 48  # sequences that rounding is measured on
 ROUNDING = 0.3  # of the error budget, shared by all stages
 FAR = 40_000  # positions of the far stage
 BUILD = 600.0  # seconds
+FIELDS = frozenset(field.name for field in fields(Setup))
 
 
 class NoStage(Exception):
@@ -82,6 +83,7 @@ class Stage:
     scale: float = 1.0
     behind: list[tuple[str, int]] = field(default_factory=list)
     captured: int = 0  # graphs of the living decoder, behind its last epoch
+    refused: str | None = None  # why no decoder can be had; asked once
     _kept: TemporaryDirectory[str] | None = None
     _decoder: Any = None
     _twin: Any = None
@@ -122,7 +124,7 @@ class Stage:
         taken: dict[str, int] = {}
         for name, value in options.items():
             try:
-                self.run.make(replace(setup, options={**setup.options, name: value})).close()
+                self._make(replace(setup, options={**setup.options, name: value})).close()
             except ValueError as error:
                 if str(error).startswith(f"{name}:"):
                     continue
@@ -131,13 +133,30 @@ class Stage:
         return taken
 
     def _made(self, **options: Any) -> Any:
+        """A new decoder; NoStage where it says that it cannot be had, DecoderError where it fails in any other way."""
+        if self.refused is not None:
+            raise NoStage(self.refused)
         try:
-            setup = replace(self.setup, options={**self.setup.options, **options})
-            return guarded("make", lambda: self.run.make(setup), BUILD)
-        except NoStage:
+            return self._make(replace(self.setup, options={**self.setup.options, **options}))
+        except NoStage as error:
+            self.refused = str(error)
+            raise
+        except (Unsupported, ValueError) as error:
+            known = FIELDS | {*self.run.setup.options, *self.ground.options}
+            if isinstance(error, ValueError) and str(error).partition(":")[0] not in known:
+                raise DecoderError(f"make raised {type(error).__name__}: {error}") from error
+            self.refused = f"no decoder on {self.ground.name}: {error}"
+            raise NoStage(self.refused) from error
+
+    def _make(self, setup: Setup) -> Any:
+        """A decoder; what it raises is a DecoderError, unless it is Unsupported or a ValueError, which may name a field."""
+        try:
+            with deadline(BUILD):
+                return self.run.make(setup)
+        except (DecoderError, Unsupported, ValueError):
             raise
         except Exception as error:
-            raise NoStage(f"no decoder on {self.ground.name}: {error}") from error
+            raise DecoderError(f"make raised {type(error).__name__}: {error}") from error
 
     @property
     def decoder(self) -> Any:

@@ -141,11 +141,12 @@ def storm(count: int) -> Draw:
 
 
 def counted(count: int) -> Draw:
-    """A storm with requests that wait in between, after which objects are counted."""
+    """A storm with requests that wait in between, after which objects are counted. To no scale: it fills what a
+    decoder remembers of requests, which would go on growing when they are served again."""
     stormy = storm(count)
 
     def draw(chance: Random, room: Room) -> Plan:
-        plan = stormy(chance, room)
+        plan = stormy(chance, replace(room, scale=1.0))
         waiting = [replace(one, preempt=((1, 2),)) if place % 4 == 1 else one for place, one in enumerate(plan.asked)]
         return replace(plan, asked=tuple(waiting), counted=True)
 

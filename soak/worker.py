@@ -12,15 +12,17 @@ from typing import Any
 
 import torch
 
+from specqual.conformance.drive import DecoderError
 from specqual.conformance.lab import Run
 from specqual.conformance.resolve import resolve
+from specqual.conformance.sources import SUITE, fingerprint, sources, versions
 from specqual.conformance.verdicts import Verdict
 from specqual.contract import Setup
 
 from .chaos import PREFIX, Scene, drilled
 from .epoch import Played, heard, play
 from .gauges import Meter
-from .journal import Epoch, Served
+from .journal import Epoch, Served, Violation
 from .scenarios import SCENARIOS, deck
 from .stage import GROUNDS, NoStage, Stage
 
@@ -53,6 +55,20 @@ class About:
             "scale": self.scale,
         }
 
+    def made_with(self) -> dict[str, Any]:
+        """What its rows follow from beside: another code, checkpoint or device may say something else."""
+        setup, device = self.setup, "cpu"
+        if torch.cuda.is_available():
+            device = torch.cuda.get_device_name()
+        checkpoints = {"target": setup.target, "draft": setup.draft}
+        prints = {name: None if path is None else fingerprint(path) for name, path in checkpoints.items()}
+        return {
+            "code": sources(*SUITE, "decoder", "adapters", "soak")[:16],
+            **{f"version of {name}": number for name, number in versions().items()},
+            **{f"fingerprint of {name}": digest for name, digest in prints.items()},
+            "device": device,
+        }
+
     def tasks(self) -> Iterator[Task]:
         """All epochs of the run in the order in which they are handed out, without end."""
         numbers = {name: count() for name in self.scenarios}
@@ -83,7 +99,7 @@ class World:
         stage = self.stage(scenario.stage)
         if gauges is None:
             return play(stage, scenario, self.about.seed, task[1])
-        with suppress(NoStage):
+        with suppress(NoStage, DecoderError):  # the epoch will say so
             self.meter.decoders[stage.ground.name] = stage.decoder
         played = play(stage, scenario, self.about.seed, task[1], heard(self.meter, gauges))
         if self.meter.rests:
@@ -93,14 +109,17 @@ class World:
     def drill(self, task: Task) -> Played:
         """Put one kind of fault into decoders that are made for it."""
         name, number = task
+        again = {**self.about.json(), "scenario": name, "epoch": number, "behind": []}
         try:
             scene = Scene(self.run.make, self.stage("nano").setup, self.about.seed)
         except NoStage as error:
             return Played(Epoch(name, number, Verdict.SKIPPED, "", {f"skipped: {error}": 1}), 0.0)
+        except DecoderError as error:
+            told = Violation("decoder", str(error), again)
+            return Played(Epoch(name, number, Verdict.ERROR, "", violations=(told,)), 0.0)
         found = drilled(name.removeprefix(PREFIX), scene, number)
-        again = {**self.about.json(), "scenario": name, "epoch": number, "behind": []}
-        told = (replace(one, bundle={**again, **one.bundle}) for one in found.violations)
-        return Played(replace(found, violations=tuple(told)), 0.0)
+        located = (replace(one, bundle={**again, **one.bundle}) for one in found.violations)
+        return Played(replace(found, violations=tuple(located)), 0.0)
 
     def close(self) -> None:
         for stage in self.stages.values():

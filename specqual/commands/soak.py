@@ -3,6 +3,8 @@
 import argparse
 import json
 import os
+import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Exit status of the run so far, as the suite has it; 2 also where a hazard never occurred."""
+    try:
+        return followed(args)
+    except sqlite3.Error as error:
+        print("specqual: error: the journal:", error, file=sys.stderr)
+        return Status.ERROR
+
+
+def followed(args: argparse.Namespace) -> int:
+    """Do what a command line asks for."""
     from specqual.soak.journal import NAME, BadJournal, Journal
     from specqual.soak.mayhem import Cramped, Mayhem
     from specqual.soak.page import Press, meant
@@ -83,6 +94,8 @@ def run(args: argparse.Namespace) -> int:
             how = soak.run()
     found = press.print(running=False)
     say(console, found)
+    if press.trouble is not None:
+        console.print(f"page: not written: {press.trouble}", markup=False, highlight=False, soft_wrap=True)
     status = found.status if soak.trouble is None or found.status is Status.VIOLATED else Status.ERROR
     meaning = meant(found.status) if soak.trouble is None else "what is recorded stays; make room and --resume"
     console.print(f"{how}; exit status {int(status)}: {meaning}", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,105 @@
+"""What a decoder refuses, and what it fails in, are different things; neither goes unsaid."""
+
+import sqlite3
+
+import pytest
+
+from specqual import fixtures
+from specqual.conformance.verdicts import Status, Verdict
+from specqual.contract import InvalidRequest, Setup, Unsupported
+from specqual.decoder import make
+from specqual.soak.journal import NAME, BadJournal, Journal
+from specqual.soak.night import judged
+from specqual.soak.page import Press
+from specqual.soak.run import Soak, in_process
+from specqual.soak.worker import About, World
+
+NANO = Setup(target=fixtures.path("nano/dense"))
+
+
+def about(decoder: str = "optimised", *scenarios: str, scale: float = 0.1) -> About:
+    return About(decoder, NANO, 3, scenarios or ("gaps",), scale)
+
+
+def here(name: str) -> str:
+    return f"tests.test_soak_refused:{name}"
+
+
+def broken(setup):
+    raise RuntimeError("an illegal memory access")
+
+
+def unnamed(setup):
+    raise ValueError("math domain error")
+
+
+def unsupported(setup):
+    raise Unsupported("triton: is not installed")
+
+
+def refusing(setup):
+    """Says of one well-formed request that it is malformed."""
+    decoder = make(setup)
+    submit, told = decoder.submit, []
+
+    def picky(request):
+        told.append(request)
+        if len(told) == 3:
+            raise InvalidRequest("prompt", "not this one")
+        return submit(request)
+
+    decoder.submit = picky
+    return decoder
+
+
+@pytest.mark.parametrize(("name", "says"), [("broken", "an illegal memory access"), ("unnamed", "math domain error")])
+def test_a_decoder_that_cannot_be_made_because_it_fails_is_an_error(name, says):
+    epoch = World(about(here(name))).play(("gaps", 0)).epoch
+    assert epoch.verdict is Verdict.ERROR and says in epoch.violations[0].detail
+
+
+def test_a_run_of_which_nothing_can_be_had_stops_at_once_and_is_open(tmp_path):
+    journal = Journal.open(tmp_path / NAME)
+    told = Soak(about(here("unsupported")), journal, 1, 120.0).run()
+    assert told == "nothing that was asked for can be had of this decoder"
+    assert len(journal.done()) == 1
+    found = judged(journal)
+    assert found.status is Status.OPEN and found.decisions["hazards"].verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_refusal_is_asked_for_once():
+    world = World(about(here("unsupported")))
+    assert world.play(("gaps", 0)).epoch.verdict is Verdict.SKIPPED
+    world.run = None
+    assert world.play(("gaps", 1)).epoch.verdict is Verdict.SKIPPED
+
+
+def test_a_well_formed_request_that_submit_refuses_is_a_violation_with_its_request():
+    world = World(about(here("refusing")))
+    epoch = world.play(("gaps", 0)).epoch
+    world.close()
+    assert epoch.verdict is Verdict.VIOLATED
+    first = epoch.violations[0]
+    assert first.oracle == "events" and "not this one" in first.detail and "request" in first.bundle
+
+
+@pytest.mark.parametrize("what", ["code", "version of torch", "fingerprint of target", "device"])
+def test_a_journal_goes_on_with_what_it_was_made_with_only(tmp_path, monkeypatch, what):
+    journal = Journal.open(tmp_path / NAME)
+    in_process(about(), journal, 0)
+    made_with = About.made_with
+    monkeypatch.setattr(About, "made_with", lambda self: {**made_with(self), what: "another"})
+    with pytest.raises(BadJournal, match=what):
+        in_process(about(), journal, 0)
+
+
+def test_a_verdict_stands_where_the_disk_takes_neither_gauge_nor_page(tmp_path):
+    class Full(Journal):
+        def gauge(self, *arguments):
+            raise sqlite3.OperationalError("database or disk is full")
+
+    journal = Full.open(tmp_path / NAME)
+    journal.begin(about().json())
+    press = Press(journal, tmp_path / "nowhere")
+    assert press.print(running=False).verdict is Verdict.INCONCLUSIVE
+    assert "nowhere" in press.trouble
