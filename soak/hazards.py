@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from specqual.conformance.generators import PAGE
-from specqual.contract import Inspectable, Schedulable, Traced
+from specqual.contract import Inspectable, Schedulable, Scripted, SeedContract, Traced
 
 from .course import Course, Outcome
 from .gauges import by_stretch
@@ -57,10 +57,19 @@ def unseen(decoder: Any) -> set[str]:
         found |= {"preemptions", "schedules changed", "steps without a draft", "prefix hits"}
     if not isinstance(decoder, Inspectable):
         found |= {"waited for room", "cancelled while waiting"}
+        found |= {"states replayed"}
+    if not (isinstance(decoder, Inspectable) and decoder.resources()):
+        found |= {"times all was given back"}
+    if not (decoder.claims.greedy.bitwise and isinstance(decoder, Traced)):
+        found |= {"states replayed", "requests served again, alone"}
+    if not isinstance(decoder, Scripted):
+        found |= {"requests served again, alone"}
+    if not decoder.claims.greedy.bitwise or decoder.claims.seed is SeedContract.NONE:
+        found |= {"seeds replayed"}
     if limits.max_batch == 1:
         found |= {"served beside another", "waited for room"}
     if not {"temperature", "seed"} <= honoured:
-        found |= {"tokens at other temperatures", "tokens under a law"}
+        found |= {"tokens at other temperatures", "tokens under a law", "seeds replayed"}
     if not honoured & {"presence_penalty", "frequency_penalty", "repetition_penalty"}:
         found.add("tokens under a penalty")
     return found

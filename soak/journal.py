@@ -248,10 +248,17 @@ class Journal:
         query = "SELECT scenario, epoch, detail FROM violations WHERE oracle = ? ORDER BY time, scenario, epoch, place"
         return list(self.connection.execute(query, (oracle,)))
 
-    def violations(self) -> list[tuple[str, int, Violation]]:
-        """What went wrong, with its scenario and epoch, in the order in which it was seen."""
-        query = "SELECT scenario, epoch, oracle, detail, bundle FROM violations ORDER BY time, scenario, epoch, place"
-        return [(s, e, Violation(o, d, json.loads(b))) for s, e, o, d, b in self.connection.execute(query)]
+    def violations(self, behind: int = 0, most: int = -1) -> list[tuple[str, int, Violation]]:
+        """What went wrong, with its scenario and epoch, in the order in which it was seen, from one on."""
+        query = """SELECT scenario, epoch, oracle, detail, bundle FROM violations
+            ORDER BY time, scenario, epoch, place LIMIT ? OFFSET ?"""
+        rows = self.connection.execute(query, (most, behind))
+        return [(s, e, Violation(o, d, json.loads(b))) for s, e, o, d, b in rows]
+
+    def wrong(self) -> int:
+        """How much went wrong."""
+        (count,) = self.connection.execute("SELECT count(*) FROM violations").fetchone()
+        return int(count)
 
 
 class _Transaction:

@@ -14,6 +14,7 @@ BOUND = 1.0  # MB of growth that 10,000 requests may bring
 PER = 10_000  # requests
 WARM_SHARE = 0.2  # of a life, in which pools, caches and what is remembered fill up
 WARM_REQUESTS = 2_000  # at least
+MOST_POINTS = 1_000  # of one slope, which looks at all pairs of them
 FEWEST_POINTS = 24  # behind the warm-up
 FEWEST_REQUESTS = 2_000  # behind the warm-up
 ALLOCATOR = 4.0  # MB; a process gains or loses as much by the way its allocator keeps free memory
@@ -53,7 +54,7 @@ def slope_of(points: Points) -> Slope:
     """Theil and Sen's slope of memory against requests."""
     from scipy.stats import theilslopes
 
-    served, held = zip(*points, strict=True)
+    served, held = zip(*points[:: -(-len(points) // MOST_POINTS)], strict=True)
     found = theilslopes(held, served, CONFIDENCE)
     middle, low, high = (PER * float(value) for value in (found.slope, found.low_slope, found.high_slope))
     return Slope(middle, low, high, served[-1] - served[0])

@@ -111,11 +111,12 @@ def _traffic(journal: Journal, rows: list[tuple[str, str]], counts: dict[str, in
     bad = [scenario for scenario, verdict in rows if verdict == Verdict.VIOLATED]
     errors = [scenario for scenario, verdict in rows if verdict == Verdict.ERROR]
     if bad:
-        first = next((v for _, _, v in journal.violations() if v.oracle != "decoder"), None)
+        spoken = {"decoder", PROCESS, CUT}
+        first = next((v for _, _, v in journal.violations() if v.oracle not in spoken), None)
         told = "" if first is None else f"; the first: {first.oracle}: {first.detail}"
         return Decision(Verdict.VIOLATED, f"{len(bad)} of {len(rows)} epochs{told}")
     if errors:
-        first = next((v for _, _, v in journal.violations()), None)
+        first = next((v for _, _, v in journal.violations(most=1)), None)
         told = "" if first is None else f"; the first: {first.detail}"
         return Decision(Verdict.ERROR, f"the decoder failed in {len(errors)} of {len(rows)} epochs{told}")
     if died := journal.noted(PROCESS):

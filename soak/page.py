@@ -42,7 +42,7 @@ def page(journal: Journal, night: Night, running: bool) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    seen, on, violations = glance(journal), segments(journal), journal.violations()
+    seen, on, violations = glance(journal), segments(journal), journal.violations(most=SHOWN)
     about = {"seed": None} | journal.about
     about |= {name: checkpoint(about[name]) for name in ("target", "draft") if about.get(name)}
     return printable(
@@ -62,9 +62,9 @@ def page(journal: Journal, night: Night, running: bool) -> str:
                     "detail": one.detail,
                     "bundle": short(json.dumps(one.bundle), SHOWN_TEXT),
                 }
-                for scenario, epoch, one in violations[:SHOWN]
+                for scenario, epoch, one in violations
             ],
-            more=max(0, len(violations) - SHOWN),
+            more=max(0, seen.violations - SHOWN),
             checked=night.decisions,
             hazards=list(hazards(journal)),
             totals=dict(sorted(night.counts.items())),

@@ -1,4 +1,6 @@
-"""The scenarios: what kind of traffic, on which stage, how often, and which hazards it is there to raise."""
+"""The scenarios: what kind of traffic, on which stage, how often, and which hazards it is there to raise.
+
+What oracles must have looked at stands among the hazards: one that never looks says nothing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +28,8 @@ from .traffic import (
 
 SPECULATION = ("rounds with drafts", "acceptances", "rejections")
 EDGES = ("outputs across a page's edge", "served beside another")
+JUDGED = ("tokens judged", "times all was given back")
+COMPARED = ("requests served again, alone", "states replayed")
 BATCHES = ("batches that grew", "batches that shrank", "schedules changed")
 
 
@@ -44,16 +48,18 @@ class Scenario:
 SCENARIOS: dict[str, Scenario] = {
     one.name: one
     for one in (
-        Scenario("mixed", "nano", 8, mixed(220), (*SPECULATION, *EDGES)),
+        Scenario("mixed", "nano", 8, mixed(220), (*SPECULATION, *EDGES, *JUDGED, *COMPARED, "seeds replayed")),
         Scenario("mixed own", "own", 2, mixed(40), SPECULATION),
         Scenario(
             "buckets", "nano", 4, oscillating(200), ("batches that grew", "batches that shrank", "schedules changed")
         ),
-        Scenario("storm", "nano", 8, storm(300), ("cancelled behind a round", "cancelled while waiting")),
+        Scenario("storm", "nano", 8, storm(300), ("cancelled behind a round", "cancelled while waiting", *JUDGED)),
         Scenario("counted", "nano", 1, counted(100), ("times objects were counted", "cancellations", "preemptions")),
         Scenario("storm own", "own", 1, storm(60), ("cancellations",)),
-        Scenario("pressure", "tight", 5, pressed(160), ("preemptions", "waited for room", "cancellations")),
-        Scenario("conversations", "nano", 3, conversations(12, 5), ("turns behind a turn", "prefix hits")),
+        Scenario("pressure", "tight", 5, pressed(160), ("preemptions", "waited for room", "cancellations", *JUDGED)),
+        Scenario(
+            "conversations", "nano", 3, conversations(12, 5), ("turns behind a turn", "prefix hits", *JUDGED, *COMPARED)
+        ),
         Scenario("conversations own", "own", 1, conversations(5, 4), ("turns behind a turn",)),
         Scenario("temperatures", "nano", 4, tempered(160), ("tokens at other temperatures", "tokens under a penalty")),
         Scenario("undrafted", "nano", 2, undrafted(130), ("steps without a draft",)),

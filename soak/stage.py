@@ -149,7 +149,7 @@ class Stage:
             raise NoStage(self.refused) from error
 
     def _make(self, setup: Setup) -> Any:
-        """A decoder; what it raises is a DecoderError, unless it is Unsupported or a ValueError: it may name a field."""
+        """A decoder; what it raises is a DecoderError, unless it is Unsupported or a ValueError, which may name one."""
         try:
             with deadline(BUILD):
                 return self.run.make(setup)

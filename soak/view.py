@@ -44,7 +44,7 @@ class Plain:
         self._told, self._looked, self._known = 0.0, 0.0, 0
 
     def __enter__(self) -> "Plain":
-        self._told, self._known = self._now(), len(self._journal.violations())
+        self._told, self._known = self._now(), self._journal.wrong()
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -61,10 +61,10 @@ class Plain:
             self._say(heartbeat(glance(self._journal)))
 
     def _news(self) -> None:
-        found = self._journal.violations()
-        for scenario, epoch, one in found[self._known :]:
+        found = self._journal.violations(self._known)
+        for scenario, epoch, one in found:
             self._say(f"VIOLATED {scenario} epoch {epoch}, {one.oracle}: {one.detail}")
-        self._known = len(found)
+        self._known += len(found)
 
     def _say(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)
@@ -119,6 +119,6 @@ def picture(journal: Journal) -> Panel:
     ):
         if texts:
             whole.add_row(Text.assemble(("\n" + name + "  ", "dim"), " · ".join(texts)))
-    for scenario, epoch, one in journal.violations()[-SHOWN:]:
+    for scenario, epoch, one in journal.violations(max(0, seen.violations - SHOWN)):
         whole.add_row(Text(f"VIOLATED {scenario} epoch {epoch}, {one.oracle}: {one.detail}", "bold red"))
     return Panel(whole, title=Text(f"specqual soak: {headline(journal.about)}"), title_align="left")

@@ -63,7 +63,8 @@ def followed(args: argparse.Namespace) -> int:
         raise ValueError(f"--workers: must be at least 1, got {args.workers}")
     minutes = args.hours * 60 if args.hours is not None else 10.0 if args.minutes is None else args.minutes
     if not 0 < minutes < float("inf"):
-        raise ValueError(f"--minutes: must be more than none, got {minutes}")
+        given = ("--minutes", minutes) if args.hours is None else ("--hours", args.hours)
+        raise ValueError("{}: must be more than none, got {}".format(*given))
     if not 0 < args.scale <= 100:
         raise ValueError(f"--scale: must be more than none and at most 100, got {args.scale}")
     folder = args.report or Path("soak-report")
@@ -145,6 +146,8 @@ def asked(args: argparse.Namespace) -> Any:
 
 def replay(file: Path) -> int:
     """Serve the epoch of a bundle again: alone and, if nothing is amiss then, behind those that had gone before it."""
+    import torch
+
     from specqual.contract import Setup
     from specqual.soak.worker import About, World
 
@@ -158,6 +161,7 @@ def replay(file: Path) -> int:
         last, behind = (bundle["scenario"], bundle["epoch"]), [tuple(task) for task in bundle["behind"]]
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"--replay: {os.fspath(file)!r} is no bundle ({error})") from None
+    torch.set_num_threads(1)  # as the worker had it
     for tasks in ([last], [*behind, last]):
         world = World(about)
         played = [world.play(task) for task in tasks][-1]
