@@ -7,6 +7,7 @@ import sys
 import time
 from itertools import count
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -17,6 +18,7 @@ from specqual.contract import Event, Setup
 from specqual.decoder import make
 from specqual.decoder.engine import Engine
 from specqual.mutants.planting import black_box
+from specqual.soak.course import Traffic
 from specqual.soak.epoch import play
 from specqual.soak.journal import NAME, BadJournal, Epoch, Journal, Served
 from specqual.soak.night import judged
@@ -193,6 +195,43 @@ def test_a_run_in_which_a_hazard_never_occurred_is_open(tmp_path):
     journal = Journal.open(tmp_path / "one")
     in_process(about("gaps", "bad"), journal, 0)
     assert judged(journal).status is Status.OPEN
+
+
+def test_an_oracle_that_never_looks_leaves_a_run_open(tmp_path):
+    journal = Journal.open(tmp_path / "one")
+    segment = journal.begin(about("mixed").json())
+    counts = {hazard: 1 for hazard in SCENARIOS["mixed"].hazards}
+    looks = ("tokens judged", "states replayed", "requests served again, alone", "seeds replayed")
+    journal.add(segment, Epoch("mixed", 0, Verdict.EXACT, "", counts), Served(0, 0.0, 1.0, 0.5))
+    assert judged(journal).decisions["hazards"].verdict is Verdict.EXACT
+    for place, look in enumerate((*looks, "times all was given back")):
+        other = Journal.open(tmp_path / f"{place}")
+        blind = {hazard: n for hazard, n in counts.items() if hazard != look}
+        other.add(other.begin(about("mixed").json()), Epoch("mixed", 0, Verdict.EXACT, "", blind), Served(0, 0.0, 1, 0))
+        decision = judged(other).decisions["hazards"]
+        assert decision.verdict is Verdict.INCONCLUSIVE and look in decision.detail
+
+
+def test_a_preemption_that_takes_nothing_is_none():
+    world = World(about("counted"))
+    decoder, told = world.stage("nano").decoder, []
+    preempt = decoder.preempt
+
+    def seen(request_id: int) -> None:
+        try:
+            decoder.inspect(request_id)
+            told.append(True)
+        except KeyError:
+            told.append(False)
+        preempt(request_id)
+
+    decoder.preempt = seen
+    stage = world.stage("nano")
+    plan = SCENARIOS["counted"].draw(Random(1), stage.room)
+    found = Traffic(decoder, plan, lambda what, about: None).run()
+    world.close()
+    assert sum(course.preempted for course in found.courses) == told.count(True) > 0
+    assert told.count(False) > 0
 
 
 def test_each_scenario_names_hazards():
