@@ -82,7 +82,7 @@ def test_a_graph_that_is_captured_when_the_same_comes_again_is_no_leak():
 def test_a_sound_decoder_has_nothing_left_over(scale):
     epoch = played("optimised", scale=scale)
     assert epoch.verdict == "EXACT" and epoch.counts["times objects were counted"] == 1
-    assert epoch.counts["cancellations"] > 10 and epoch.counts["preemptions"] > 10
+    assert epoch.counts["cancellations"] > 10 and epoch.counts["preemptions"] > 5
 
 
 def test_what_is_kept_of_cancelled_requests_is_found_within_one_epoch():
