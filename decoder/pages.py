@@ -182,7 +182,8 @@ class Pages:
 
     def find(self, tables: Sequence[Table], view: View) -> Tensor:
         """The pages [n, view.pages] that a view shows, of tables in the order of the samples; 0 where there is none."""
-        found = [tables[i][first : first + view.pages] for i, first in zip(view.samples, view.firsts, strict=True)]
+        shown = zip(view.samples, view.firsts, view.lasts, strict=True)
+        found = [tables[i][first:last] for i, first, last in shown]
         return torch.tensor([[*pages, *[0] * (view.pages - len(pages))] for pages in found])
 
     def write(self, stream: Stream, pages: Tensor, view: View, key: Tensor, value: Tensor) -> None:

@@ -59,11 +59,13 @@ def rows_of(places: Sequence[slice], starts: Sequence[int], count: int) -> Rows:
 class View:
     """What the samples of a pass, in the order of its rows, see of streams with one window.
 
-    Each sees `pages` pages from page `firsts` of its table on, whole pieces all of them.
+    Each sees `pages` pages from page `firsts` of its table on, whole pieces all of them; those from `lasts` on hold
+    nothing to be read, whatever the table has there.
     """
 
     samples: tuple[int, ...]
     firsts: tuple[int, ...]
+    lasts: tuple[int, ...]
     pages: int
     masks: tuple[Tensor, ...]  # of each eight, as in attention.Part
     unread: tuple[Tensor, Tensor]  # piece (of all samples) and key of what pages hold beside what is to be read
@@ -89,12 +91,14 @@ def view_of(rows: Rows, firsts: Sequence[int], ends: Sequence[int], window: int 
         some = len(eight)
         seen = visible(rows.positions[eight], keys[:some], window, causal=causal) & known[:some, None]
         masks.append(mask_of(seen))
-    unread = (~known & (keys < -(-end // PAGE)[:, None] * PAGE)).nonzero()
+    lasts = -(-end // PAGE)
+    unread = (~known & (keys < lasts[:, None] * PAGE)).nonzero()
     at = unread[:, 0] * pieces + unread[:, 1] // KEYS
     pages = base // PAGE
     return View(
         rows.samples,
         tuple(pages.tolist()),
+        tuple(lasts.tolist()),
         pieces * LANES,
         tuple(masks),
         (at, unread[:, 1] % KEYS),
