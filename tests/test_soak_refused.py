@@ -5,6 +5,7 @@ import sqlite3
 import pytest
 
 from specqual import fixtures
+from specqual.cli import main
 from specqual.conformance.verdicts import Status, Verdict
 from specqual.contract import InvalidRequest, Setup, Unsupported
 from specqual.decoder import make
@@ -91,6 +92,15 @@ def test_a_journal_goes_on_with_what_it_was_made_with_only(tmp_path, monkeypatch
     monkeypatch.setattr(About, "made_with", lambda self: {**made_with(self), what: "another"})
     with pytest.raises(BadJournal, match=what):
         in_process(about(), journal, 0)
+
+
+def test_a_journal_that_cannot_be_written_is_an_error_and_no_violation(tmp_path, monkeypatch, capsys):
+    def begin(self, about):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Journal, "begin", begin)
+    assert main(["soak", "--minutes", "1", "--scenario", "gaps", "--report", str(tmp_path)]) == Status.ERROR
+    assert "database or disk is full" in capsys.readouterr().err
 
 
 def test_a_verdict_stands_where_the_disk_takes_neither_gauge_nor_page(tmp_path):
