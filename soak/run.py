@@ -18,7 +18,7 @@ from specqual.conformance.verdicts import Verdict
 
 from .epoch import LONGEST
 from .journal import CUT, PROCESS, Epoch, Journal, Served, Violation
-from .worker import About, Task, World, main
+from .worker import About, Task, main
 
 GRACE = 120.0  # seconds for epochs under way when the time is up
 HUNG = 2 * LONGEST  # seconds without an end behind which a worker, whose own deadlines did not ring, is killed
@@ -220,18 +220,3 @@ def stopping(soak: Soak) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def in_process(about: About, journal: Journal, epochs: int) -> None:
-    """Serve the next epochs of a run in this process, one after the other; for tests and for replays."""
-    segment, done, world = journal.begin(about.json() | about.made_with()), journal.done(), World(about)
-    tasks = (task for task in about.tasks() if task not in done)
-    try:
-        for _, task in zip(range(epochs), tasks, strict=False):
-            started, began = time(), monotonic()
-            played = world.play(task)
-            journal.add(segment, played.epoch, Served(0, started, monotonic() - began, played.oracle_seconds))
-    finally:
-        with suppress(Exception):
-            world.close()
-        journal.end(segment, "done")

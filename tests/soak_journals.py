@@ -1,9 +1,12 @@
 """Small journals as runs write them, for tests of what is read from them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from time import monotonic, time
 
 from specqual.soak.journal import NAME, Epoch, Increment, Journal, Served, Violation
+from specqual.soak.worker import About, World
 
 HOSTILE = "<script>alert('&')</script>"
 START = 1_700_000_000.0
@@ -65,3 +68,18 @@ def written(
             journal.connection.execute("UPDATE segments SET ended = ? WHERE segment = 2", (begin + half + 1,))
     journal.close()
     return folder / NAME
+
+
+def in_process(about: About, journal: Journal, epochs: int) -> None:
+    """Serve the next epochs of a run in this process, one after the other; as a worker does."""
+    segment, done, world = journal.begin(about.json() | about.made_with()), journal.done(), World(about)
+    tasks = (task for task in about.tasks() if task not in done)
+    try:
+        for _, task in zip(range(epochs), tasks, strict=False):
+            started, began = time(), monotonic()
+            played = world.play(task)
+            journal.add(segment, played.epoch, Served(0, started, monotonic() - began, played.oracle_seconds))
+    finally:
+        with suppress(Exception):
+            world.close()
+        journal.end(segment, "done")

@@ -22,10 +22,11 @@ from specqual.soak.course import Traffic
 from specqual.soak.epoch import play
 from specqual.soak.journal import NAME, BadJournal, Epoch, Journal, Served
 from specqual.soak.night import judged
-from specqual.soak.run import in_process
 from specqual.soak.scenarios import SCENARIOS
 from specqual.soak.stage import GROUNDS, Stage
 from specqual.soak.worker import About, World
+
+from .soak_journals import in_process
 
 NANO = Setup(target=fixtures.path("nano/hybrid"), draft=fixtures.path("nano/hybrid-dflash2"))
 SHORT = ("bad", "gaps", "laws steep")

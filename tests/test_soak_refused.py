@@ -12,8 +12,10 @@ from specqual.decoder import make
 from specqual.soak.journal import NAME, BadJournal, Journal
 from specqual.soak.night import judged
 from specqual.soak.page import Press
-from specqual.soak.run import Soak, in_process
+from specqual.soak.run import Soak
 from specqual.soak.worker import About, World
+
+from .soak_journals import in_process
 
 NANO = Setup(target=fixtures.path("nano/dense"))
 

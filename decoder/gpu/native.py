@@ -9,13 +9,6 @@ NATIVE = tl.constexpr(not triton.knobs.runtime.interpret)
 
 
 @triton.jit
-def beside(left, right):
-    """Weights [M, 2 K] of [M, K] each. Another name for the same registers: one product of many inputs waits less often
-    than many products of few, and adds in the same order."""
-    return tl.reshape(tl.permute(tl.join(left, right), (0, 2, 1)), (left.shape[0], 2 * left.shape[1]))
-
-
-@triton.jit
 def inputs_at(x_ptr, places, inputs, live, EVEN: tl.constexpr):
     """Inputs [K, N] of rows that are live [1, N]; `places` [K, 1] are where they lie in their rows."""
     if EVEN:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import dense
 from .emit import emit, per_output
-from .native import NATIVE, beside, inputs_at, product
+from .native import NATIVE, inputs_at, product
 from .nvfp4_layout import CHUNK, Nvfp4, unlaid
 from .shapes import case, variants
 from .splits import Workspace, launch
@@ -87,6 +87,13 @@ def decoded(words, low_scales, high_scales):
         w0, w1, w2, w3 = plain(lower, s0, 0), plain(lower, s1, 1), plain(lower, s2, 2), plain(lower, s3, 3)
         w4, w5, w6, w7 = plain(upper, s4, 0), plain(upper, s5, 1), plain(upper, s6, 2), plain(upper, s7, 3)
     return w0, w1, w2, w3, w4, w5, w6, w7
+
+
+@triton.jit
+def beside(left, right):
+    """Weights [M, 2 K] of [M, K] each. Another name for the same registers: one product of many inputs waits less often
+    than many products of few, and adds in the same order."""
+    return tl.reshape(tl.permute(tl.join(left, right), (0, 2, 1)), (left.shape[0], 2 * left.shape[1]))
 
 
 @triton.jit(do_not_specialize=["rows"])
