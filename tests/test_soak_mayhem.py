@@ -13,8 +13,10 @@ from specqual.soak.chaos import DRILLS, KILLED, PREFIX, REFUSED
 from specqual.soak.journal import NAME, Epoch, Journal, Served
 from specqual.soak.mayhem import FULL, KILLS, Cramped, Mayhem
 from specqual.soak.night import judged
-from specqual.soak.run import Soak, in_process
+from specqual.soak.run import Soak
 from specqual.soak.worker import About
+
+from .soak_journals import in_process
 
 
 def about(*names: str) -> About:
