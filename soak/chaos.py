@@ -21,7 +21,7 @@ from specqual.contract import Make, Request, SeedContract, Setup
 
 from .afflictions import NoDrill, allocating, consuming, drafting, drawing, nan_laws, nothing, stepping
 from .disk import full_disk
-from .journal import Epoch, Violation
+from .records import Epoch, Violation
 from .trial import Affliction, Fate, Trial, trial, tried, undisturbed, workload
 
 PREFIX = "chaos: "  # of the names of its scenarios

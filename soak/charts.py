@@ -9,8 +9,9 @@ from specqual.conformance.charts import Chart
 from specqual.conformance.plot import Plot, decades, linear, named
 from specqual.conformance.statistics import log_e, mean, product
 
-from .journal import Increment, Journal, added
+from .journal import Journal, added
 from .night import mixed
+from .records import Increment
 from .scenarios import SCENARIOS
 from .series import Life, Segments
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from .afflictions import NoDrill
-from .journal import NAME, Epoch, Increment, Journal, Served, Violation
+from .journal import NAME, Journal
+from .records import Epoch, Increment, Served, Violation
 from .trial import Fate, Trial
 
 FRAME = 4096 + 24  # bytes of one page in the write-ahead log

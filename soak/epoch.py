@@ -15,16 +15,21 @@ from specqual.conformance.drive import DecoderError, NotOffered, guarded
 from specqual.conformance.verdicts import Verdict
 from specqual.contract import InvalidRequest, Request, Unsupported
 
-from .course import Course, Outcome, Told, Traffic
+from .bench import Bench
+from .course import Course, Outcome
 from .gauges import Meter
 from .hazards import UNSEEN, counted, unseen
-from .journal import Epoch, Violation
 from .objects import objects
-from .oracles import ORACLES, Bench, laws
+from .oracles import conservation, events, graphs, repeated
 from .plan import chance_of
+from .records import Epoch, Violation
 from .scenarios import Scenario
+from .serving import Told, Traffic
 from .stage import NoStage, Stage
+from .tokens import laws, regret
+from .twins import alone, states
 
+ORACLES = (events, regret, alone, repeated, states, conservation, graphs, objects)
 LONGEST = 900.0  # seconds that an epoch may take before its decoder is taken to hang
 MOST = 8  # violations of one epoch that are kept
 BEHIND = 400  # earlier epochs that a bundle names
@@ -55,7 +60,7 @@ def play(stage: Stage, scenario: Scenario, seed: int, number: int, told: Told = 
     try:
         guarded("an epoch", traffic.run, LONGEST)
         began = monotonic()
-        for oracle in (*ORACLES, objects):
+        for oracle in ORACLES:
             guarded(oracle.__name__, lambda oracle=oracle: oracle(bench), LONGEST)  # type: ignore[misc]
         evidence = laws(bench)
         oracle_seconds = monotonic() - began

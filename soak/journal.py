@@ -7,12 +7,13 @@ nothing else; read by anybody, also while a run writes. docs/soak.md explains th
 
 import json
 import sqlite3
-import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from time import time
 from typing import IO, Any
+
+from .lock import locked
+from .records import Epoch, Increment, Served, Violation
 
 VERSION = 1
 NAME = "soak.sqlite"  # in the folder that --report names
@@ -43,59 +44,6 @@ class BadJournal(ValueError):
     """A file that is no journal, or the journal of another run; says which."""
 
 
-@dataclass(frozen=True, slots=True)
-class Increment:
-    """What one epoch adds to one test of a law: counts per cell of every context, and the epoch's own log E (nats).
-
-    Summed over epochs the counts give the log E that grows all night; an epoch's own are for product and mean. `laws`
-    are those of the contexts, known up to a total variation of `slack`.
-    """
-
-    test: str
-    log_e: float
-    samples: int
-    counts: Mapping[str, tuple[int, ...]]
-    laws: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    slack: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """What went wrong in an epoch: the oracle that saw it, one sentence, and all that is needed to run it again."""
-
-    oracle: str
-    detail: str
-    bundle: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """What an epoch established: a pure function of the run's seed, the scenario and the epoch's number.
-
-    `counts` are hazards and totals that add up over epochs; those named `most …` are largest values. `histograms` map a
-    bin's name to its count and add up, too. `digest` is that of everything that was put out.
-    """
-
-    scenario: str
-    number: int
-    verdict: str
-    digest: str
-    counts: Mapping[str, int] = field(default_factory=dict)
-    evidence: tuple[Increment, ...] = ()
-    histograms: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    violations: tuple[Violation, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """When, where and how long an epoch ran: what another run may have otherwise. Seconds; `worker` from 0."""
-
-    worker: int
-    started: float
-    seconds: float
-    oracle_seconds: float
-
-
 class Journal:
     """One open journal. `Journal.open` is for the one process that writes, `Journal.read` for everybody else."""
 
@@ -106,7 +54,10 @@ class Journal:
     def open(cls, path: Path) -> "Journal":
         """Open for writing; a file that is not there, or has nothing in it yet, is made. BadJournal for one that is
         something else, or that another process writes."""
-        lock = _locked(path)
+        try:
+            lock = locked(path)
+        except OSError as error:
+            raise BadJournal(f"{path}: another process writes it") from error
         connection = sqlite3.connect(path, isolation_level=None, timeout=30)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -272,23 +223,6 @@ class _Transaction:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self.connection.execute("COMMIT" if kind is None else "ROLLBACK")
-
-
-def _locked(path: Path) -> IO[bytes] | None:
-    """The file beside a journal that its writer holds locked, for as long as it lives; None where files have no locks.
-
-    It is a file of its own because SQLite loses its locks when a journal is closed that was opened beside it."""
-    if sys.platform == "win32":
-        return None
-    from fcntl import LOCK_EX, LOCK_NB, flock
-
-    lock = path.with_name(f"{path.name}.lock").open("ab")
-    try:
-        flock(lock, LOCK_EX | LOCK_NB)
-    except OSError as error:
-        lock.close()
-        raise BadJournal(f"{path}: another process writes it") from error
-    return lock
 
 
 def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

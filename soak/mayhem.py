@@ -12,7 +12,8 @@ from time import monotonic
 
 from .chaos import KILLED, PREFIX, REFUSED
 from .disk import at_most
-from .journal import Epoch, Journal, Served
+from .journal import Journal
+from .records import Epoch, Served
 from .run import Soak
 
 KILLS = (20.0, 60.0)  # seconds between two of them

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import torch
 
-from .course import Traffic
-from .oracles import Bench, captures
+from .bench import Bench
+from .oracles import captures
+from .serving import Traffic
 
 SERVED = 6  # times at most, until nothing is captured
 

@@ -16,9 +16,11 @@ from typing import Any
 
 from specqual.conformance.verdicts import Verdict
 
+from .about import About, Task
 from .epoch import LONGEST
-from .journal import CUT, PROCESS, Epoch, Journal, Served, Violation
-from .worker import About, Task, main
+from .journal import CUT, PROCESS, Journal
+from .records import Epoch, Served, Violation
+from .worker import main
 
 GRACE = 120.0  # seconds for epochs under way when the time is up
 HUNG = 2 * LONGEST  # seconds without an end behind which a worker, whose own deadlines did not ring, is killed

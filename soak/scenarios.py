@@ -7,21 +7,17 @@ from dataclasses import dataclass
 from random import Random
 
 from .plan import Draw
+from .stretches import barren, far, limits, long_context, stretch
 from .traffic import (
     bad_requests,
-    barren,
     conversations,
     counted,
-    far,
     gaps,
     laws,
-    limits,
-    long_context,
     mixed,
     oscillating,
     pressed,
     storm,
-    stretch,
     tempered,
     undrafted,
 )

@@ -1,24 +1,16 @@
 """Traffic: how the plan of an epoch is drawn, one function per kind; sizes are requests of an epoch."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 from typing import Any
 
-from specqual.conformance.generators import CHUNK, PAGE, piece
-from specqual.contract import CompactLaw, Proposal, Request, Sampling, Script, ScriptContext
+from specqual.conformance.generators import CHUNK, PAGE
+from specqual.contract import Sampling
 
 from .plan import Asked, Draw, Plan, Room
+from .requests import SHORT, WARM, asked, drawn, ids, looks, planned, warm
+from .scripts import tabled
 
-SHORT = (1, 2, 3, 5, 8, 9, 12, PAGE - 1, PAGE, PAGE + 1)
-GREEDY = Sampling()
-WARM = (
-    Sampling(temperature=1.0),
-    Sampling(temperature=0.7),
-    Sampling(temperature=1.3, top_k=12),
-    Sampling(temperature=1.0, top_p=0.9),
-    Sampling(temperature=0.9, min_p=0.05),
-)
 PENALISED = (
     Sampling(repetition_penalty=1.2),
     Sampling(temperature=0.8, presence_penalty=0.6),
@@ -40,66 +32,6 @@ BAD: tuple[tuple[str, dict[str, Any]], ...] = (
     ("top_k", {"sampling": Sampling(temperature=1.0, top_k=-3)}),
     ("logit_bias", {"sampling": Sampling(logit_bias=((10**9, 1.0),))}),
 )
-LONG = 2048  # tokens of a context that is nearly filled
-JUDGED, ALONE, LOOKS = 0.25, 0.06, 0.1  # of requests, requests and ticks
-
-
-def ids(chance: Random, room: Room, length: int) -> tuple[int, ...]:
-    """A prompt of so many tokens."""
-    return piece(room.text, room.usable, range(room.limits.vocab_size), chance, length)
-
-
-def asked(chance: Random, room: Room, length: int, budget: int, sampling: Sampling = GREEDY, n: int = 1) -> Request:
-    """A request within the context; what the decoder does not honour is left out."""
-    if not {"temperature", "seed"} <= room.honoured and not sampling.greedy:
-        sampling = GREEDY
-    names = {"top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias"}
-    sampling = replace(sampling, **{name: getattr(GREEDY, name) for name in names - room.honoured})
-    budget = max(1, min(budget, room.limits.max_context - 2))
-    length = max(1, min(length, room.limits.max_context - 1 - budget))
-    return Request(
-        prompt=ids(chance, room, length),
-        max_tokens=budget,
-        sampling=sampling,
-        seed=0 if sampling.greedy else chance.randrange(2**63),
-        n=n if "n" in room.honoured else 1,
-        ignore_eos="ignore_eos" in room.honoured and chance.random() < 0.8,
-    )
-
-
-def planned(chance: Random, asked: Iterable[Asked], rates: tuple[float, float] = (JUDGED, ALONE), **more: Any) -> Plan:
-    """A plan with its samples drawn: who is judged, who is served again, alone, and when states are looked at."""
-    every = tuple(asked)
-
-    def some(rate: float, count: int) -> frozenset[int]:
-        return frozenset(chance.sample(range(count), min(count, max(rate > 0, round(rate * count)))))
-
-    return Plan(every, judged=some(rates[0], len(every)), alone=some(rates[1], len(every)), **more)
-
-
-def looks(chance: Random, ticks: int = 80, rate: float = LOOKS) -> frozenset[int]:
-    """Ticks at which a state is looked at."""
-    return frozenset(chance.sample(range(2, ticks), max(1, round(rate * ticks))))
-
-
-def warm(chance: Random) -> Sampling:
-    return chance.choice((GREEDY, GREEDY, *WARM[:3]))
-
-
-def drawn(chance: Random, room: Room, count: int) -> list[Asked]:
-    """Short requests of mixed shapes: some share their beginning, some have two samples, a few are asked for twice."""
-    stems = [ids(chance, room, 2 * CHUNK) for _ in range(3)]
-    found = list[Asked]()
-    for place in range(count):
-        long = chance.random() < 0.06
-        length = chance.randint(CHUNK - 2, CHUNK + 20) if long else chance.choice(SHORT)
-        request = asked(chance, room, length, chance.randint(1, 12), warm(chance), 2 if chance.random() < 0.08 else 1)
-        if long or chance.random() < 0.2:
-            stem = chance.choice(stems)[: len(request.prompt)]
-            request = replace(request, prompt=(*stem[:-1], request.prompt[-1]))
-        again = chance.randrange(place) if place > 8 and chance.random() < 0.04 else None
-        found.append(Asked(request) if again is None else Asked(found[again].request, again=again))
-    return found
 
 
 def mixed(count: int) -> Draw:
@@ -224,93 +156,6 @@ def undrafted(count: int) -> Draw:
     return draw
 
 
-def banned(token: int) -> Script:
-    """A drafter that offers one token over and over."""
-
-    def draft(context: ScriptContext) -> Proposal:
-        return Proposal.certain((token,) * context.max_draft)
-
-    return draft
-
-
-def barren(steps: int) -> Draw:
-    """A stretch in which every draft is rejected, since it is a token that every request forbids."""
-
-    def draw(chance: Random, room: Room) -> Plan:
-        token = chance.choice(room.usable)
-        found = list[Asked]()
-        for place in range(1 if steps > 1000 else 8):
-            sampling = Sampling(temperature=float(place % 2 == 0), logit_bias=((token, -1e6),))
-            request = asked(chance, room, 1 + place, steps, sampling)
-            found.append(Asked(replace(request, ignore_eos="ignore_eos" in room.honoured)))
-        rates = (0.0, 0.0) if steps > 1000 else (JUDGED, ALONE)
-        script = banned(token) if room.rejects else None
-        return planned(chance, found, rates, script=script, looks=looks(chance, min(steps, 200)))
-
-    return draw
-
-
-def stretch(steps: int) -> Draw:
-    """One request that takes so many steps, each with one draft that is rejected."""
-
-    def draw(chance: Random, room: Room) -> Plan:
-        token = chance.choice(room.usable)
-        request = asked(chance, room, 9, steps, Sampling(temperature=1.0, logit_bias=((token, -1e6),)))
-        found = [Asked(replace(request, ignore_eos="ignore_eos" in room.honoured))]
-        more = {"schedule": {0: {"draft": min(1, room.limits.max_draft)}}, "period": 10**9}
-        script = banned(token) if room.rejects else None
-        return planned(chance, found, (1.0, 0.0), looks=frozenset({steps // 4, steps - 100}), script=script, **more)
-
-    return draw
-
-
-def limits(count: int) -> Draw:
-    """Prompts and budgets that end where the context does, one token before, and behind it."""
-
-    def draw(chance: Random, room: Room) -> Plan:
-        context, found = room.limits.max_context, list[Asked]()
-        for _ in range(count):
-            left = chance.choice((1, 2, room.limits.max_draft + 1, room.limits.max_draft + 3, 9))
-            request = asked(chance, room, 1, 1, warm(chance))
-            prompt = ids(chance, room, context - left)
-            found.append(Asked(replace(request, prompt=prompt, max_tokens=left + chance.choice((0, 0, 5)))))
-            found.append(Asked(replace(request, prompt=ids(chance, room, 7), max_tokens=5)))
-        for beyond in (0, 1, 40):
-            request = asked(chance, room, 1, 1)
-            found.append(Asked(replace(request, prompt=ids(chance, room, context + beyond)), refused=True))
-        chance.shuffle(found)
-        return planned(chance, found, (0.1, 0.1), live=(6,))
-
-    return draw
-
-
-def long_context(count: int) -> Draw:
-    """A few requests of some hundred tokens, one of nearly the whole context, and short ones beside them."""
-
-    def draw(chance: Random, room: Room) -> Plan:
-        found = list[Asked]()
-        nearly = min(room.limits.max_context, LONG) - 40
-        for place in range(count):
-            length = chance.randint(300, 1200) if place else nearly
-            found.append(Asked(asked(chance, room, length, 24, warm(chance))))
-            found += [Asked(asked(chance, room, 9, 12)) for _ in range(2)]
-        return planned(chance, found, (0.3, 0.2), live=(4,), looks=frozenset({6}))
-
-    return draw
-
-
-def far(length: int) -> Draw:
-    """One request whose prompt ends and whose output goes on behind so many positions, less a few."""
-
-    def draw(chance: Random, room: Room) -> Plan:
-        start = length - 200
-        found = [Asked(asked(chance, room, start, 260, chance.choice((GREEDY, WARM[0]))))]
-        found += [Asked(asked(chance, room, 5, 9)) for _ in range(6)]
-        return planned(chance, found, (1.0, 0.0), live=(2,))
-
-    return draw
-
-
 def bad_requests(count: int) -> Draw:
     """Malformed requests among good ones."""
 
@@ -344,30 +189,3 @@ def laws(count: int) -> Draw:
         return planned(chance, found, (0.0, 0.02), script=script)
 
     return draw
-
-
-def tabled(seed: int, room: Room) -> Script:
-    """A drafter with a law of its own behind every token, and sometimes none; `request_id` is the place in the plan.
-
-    What it draws depends on where it stands and not on what stands there, so that given the past it is still random.
-    """
-    vocabulary = range(room.limits.vocab_size)
-    laws = list[CompactLaw]()
-    for last in vocabulary:
-        weights = [Random(f"{seed}/{last}/{token}").random() ** 2 + 0.02 for token in vocabulary]
-        laws.append(CompactLaw(tuple(vocabulary), tuple(weight / sum(weights) for weight in weights)))
-
-    def draft(context: ScriptContext) -> Proposal:
-        chance = Random((seed * 2**20 + context.request_id) * 2**20 + len(context.tokens) * 16 + context.sample)
-        count = chance.randint(0, context.max_draft)
-        if chance.random() < 0.1:
-            return Proposal.certain(tuple(chance.choices(vocabulary, k=count)))
-        tokens, last = list[int](), context.tokens[-1]
-        q = list[CompactLaw | None]()
-        for _ in range(count):
-            q.append(laws[last])
-            last = chance.choices(vocabulary, laws[last].probabilities)[0]
-            tokens.append(last)
-        return Proposal(tuple(tokens), tuple(q))
-
-    return draft

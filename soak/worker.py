@@ -2,80 +2,26 @@
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from time import monotonic, time
-from typing import Any
 
 import torch
 
 from specqual.conformance.drive import DecoderError
 from specqual.conformance.lab import Run
 from specqual.conformance.resolve import resolve
-from specqual.conformance.sources import SUITE, fingerprint, sources, versions
 from specqual.conformance.verdicts import Verdict
-from specqual.contract import Setup
 
+from .about import About, Task
 from .chaos import PREFIX, Scene, drilled
 from .epoch import Played, heard, play
 from .gauges import Meter
-from .journal import Epoch, Served, Violation
-from .scenarios import SCENARIOS, deck
+from .records import Epoch, Served, Violation
+from .scenarios import SCENARIOS
 from .stage import GROUNDS, NoStage, Stage
-
-Task = tuple[str, int]
-"""A scenario's name and the number of one of its epochs."""
-
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """What a run is: everything that its verdict rows are a function of."""
-
-    decoder: str
-    setup: Setup
-    seed: int
-    scenarios: tuple[str, ...]
-    scale: float = 1.0  # of the numbers of requests
-
-    def json(self) -> dict[str, Any]:
-        setup = self.setup
-        return {
-            "decoder": self.decoder,
-            "target": str(setup.target),
-            "draft": None if setup.draft is None else str(setup.draft),
-            "rule": str(setup.rule),
-            "draft_length": setup.draft_length,
-            "dtype": setup.dtype,
-            "options": {name: str(value) for name, value in setup.options.items()},
-            "seed": self.seed,
-            "scenarios": list(self.scenarios),
-            "scale": self.scale,
-        }
-
-    def made_with(self) -> dict[str, Any]:
-        """What its rows follow from beside: another code, checkpoint or device may say something else."""
-        setup, device = self.setup, "cpu"
-        if torch.cuda.is_available():
-            device = torch.cuda.get_device_name()
-        checkpoints = {"target": setup.target, "draft": setup.draft}
-        prints = {name: None if path is None else fingerprint(path) for name, path in checkpoints.items()}
-        return {
-            "code": sources(*SUITE, "decoder", "adapters", "soak")[:16],
-            **{f"version of {name}": number for name, number in versions().items()},
-            **{f"fingerprint of {name}": digest for name, digest in prints.items()},
-            "device": device,
-        }
-
-    def tasks(self) -> Iterator[Task]:
-        """All epochs of the run in the order in which they are handed out, without end."""
-        numbers = {name: count() for name in self.scenarios}
-        wanted = [SCENARIOS[name] for name in self.scenarios if name in SCENARIOS]
-        yield from ((name, 0) for name in self.scenarios if name not in SCENARIOS)  # drills, which are made once
-        for number in count():
-            yield from ((scenario.name, next(numbers[scenario.name])) for scenario in deck(self.seed, number, wanted))
 
 
 class World:

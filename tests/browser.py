@@ -16,8 +16,9 @@ from specqual.conformance.veil import BlackBox
 from specqual.contract import Setup
 from specqual.mutants.pairs import Pair
 from specqual.mutants.verification import m01b
-from specqual.soak.journal import Journal, Violation
+from specqual.soak.journal import Journal
 from specqual.soak.page import Press
+from specqual.soak.records import Violation
 
 from .qualification import CONFORMANCE, options
 from .soak_journals import written

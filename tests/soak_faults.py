@@ -17,10 +17,12 @@ import torch
 from specqual import fixtures
 from specqual.conformance.verdicts import Verdict
 from specqual.contract import Setup
-from specqual.soak.journal import Journal, Served
+from specqual.soak.about import About
+from specqual.soak.journal import Journal
 from specqual.soak.night import judged
+from specqual.soak.records import Served
 from specqual.soak.scenarios import SCENARIOS
-from specqual.soak.worker import About, World
+from specqual.soak.worker import World
 
 FAULTS = {
     "hours:leak": "one page lost per 500 cancellations",

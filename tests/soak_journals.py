@@ -5,8 +5,10 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic, time
 
-from specqual.soak.journal import NAME, Epoch, Increment, Journal, Served, Violation
-from specqual.soak.worker import About, World
+from specqual.soak.about import About
+from specqual.soak.journal import NAME, Journal
+from specqual.soak.records import Epoch, Increment, Served, Violation
+from specqual.soak.worker import World
 
 HOSTILE = "<script>alert('&')</script>"
 START = 1_700_000_000.0

@@ -13,11 +13,11 @@ from tempfile import TemporaryDirectory
 from specqual import fixtures
 from specqual.conformance.verdicts import Verdict
 from specqual.contract import Setup
+from specqual.soak.about import About
 from specqual.soak.journal import Journal
 from specqual.soak.night import Night, judged
 from specqual.soak.run import Soak
 from specqual.soak.scenarios import SCENARIOS
-from specqual.soak.worker import About
 
 
 def sound(seed: int, minutes: float, workers: int, target: str, draft: str) -> Night:

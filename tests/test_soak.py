@@ -18,13 +18,15 @@ from specqual.contract import Event, Setup
 from specqual.decoder import make
 from specqual.decoder.engine import Engine
 from specqual.mutants.planting import black_box
-from specqual.soak.course import Traffic
+from specqual.soak.about import About
 from specqual.soak.epoch import play
-from specqual.soak.journal import NAME, BadJournal, Epoch, Journal, Served
+from specqual.soak.journal import NAME, BadJournal, Journal
 from specqual.soak.night import judged
+from specqual.soak.records import Epoch, Served
 from specqual.soak.scenarios import SCENARIOS
+from specqual.soak.serving import Traffic
 from specqual.soak.stage import GROUNDS, Stage
-from specqual.soak.worker import About, World
+from specqual.soak.worker import World
 
 from .soak_journals import in_process
 

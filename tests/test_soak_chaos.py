@@ -13,7 +13,8 @@ from specqual.reference import make as make_reference
 from specqual.soak.afflictions import Injected, NoDrill, allocating, drafting, drawing, instead, nan_laws, stepping
 from specqual.soak.chaos import DRILLS, PREFIX, Scene, drilled, nan_weights, until_clean
 from specqual.soak.disk import full_disk
-from specqual.soak.journal import Journal, Served
+from specqual.soak.journal import Journal
+from specqual.soak.records import Served
 from specqual.soak.trial import Batch, Fate
 
 NANO = Setup(

@@ -14,11 +14,12 @@ from specqual.conformance.drive import DecoderError, deadline
 from specqual.conformance.verdicts import Verdict
 from specqual.contract import Setup
 from specqual.decoder import make
-from specqual.soak.journal import CUT, NAME, PROCESS, BadJournal, Epoch, Journal, Served
+from specqual.soak.about import About
+from specqual.soak.journal import CUT, NAME, PROCESS, BadJournal, Journal
 from specqual.soak.mayhem import KILLS, Mayhem
 from specqual.soak.night import judged
+from specqual.soak.records import Epoch, Served
 from specqual.soak.run import Soak
-from specqual.soak.worker import About
 
 ABOUT = About("optimised", Setup(target=fixtures.path("nano/dense")), 3, ("gaps",), 0.1)
 

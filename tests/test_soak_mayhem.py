@@ -9,12 +9,13 @@ import pytest
 
 from specqual import fixtures
 from specqual.contract import Setup
+from specqual.soak.about import About
 from specqual.soak.chaos import DRILLS, KILLED, PREFIX, REFUSED
-from specqual.soak.journal import NAME, Epoch, Journal, Served
+from specqual.soak.journal import NAME, Journal
 from specqual.soak.mayhem import FULL, KILLS, Cramped, Mayhem
 from specqual.soak.night import judged
+from specqual.soak.records import Epoch, Served
 from specqual.soak.run import Soak
-from specqual.soak.worker import About
 
 from .soak_journals import in_process
 

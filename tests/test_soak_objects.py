@@ -7,8 +7,9 @@ from specqual import fixtures
 from specqual.contract import Request, Setup
 from specqual.decoder import make
 from specqual.decoder.engine import Engine
+from specqual.soak.about import About
 from specqual.soak.objects import census, package
-from specqual.soak.worker import About, World
+from specqual.soak.worker import World
 
 NANO = Setup(target=fixtures.path("nano/dense"), draft=fixtures.path("nano/dense-dflash2"))
 

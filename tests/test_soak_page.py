@@ -7,9 +7,10 @@ import pytest
 from specqual.cli import main
 from specqual.soak.charts import GAUGES
 from specqual.soak.glance import glance
-from specqual.soak.journal import Journal, Violation
+from specqual.soak.journal import Journal
 from specqual.soak.night import judged
 from specqual.soak.page import PAGES, SHOWN, Press, page, write
+from specqual.soak.records import Violation
 from specqual.soak.series import running
 
 from .soak_journals import HOSTILE, written

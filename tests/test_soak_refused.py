@@ -9,11 +9,12 @@ from specqual.cli import main
 from specqual.conformance.verdicts import Status, Verdict
 from specqual.contract import InvalidRequest, Setup, Unsupported
 from specqual.decoder import make
+from specqual.soak.about import About
 from specqual.soak.journal import NAME, BadJournal, Journal
 from specqual.soak.night import judged
 from specqual.soak.page import Press
 from specqual.soak.run import Soak
-from specqual.soak.worker import About, World
+from specqual.soak.worker import World
 
 from .soak_journals import in_process
 

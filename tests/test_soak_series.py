@@ -9,8 +9,9 @@ import pytest
 from specqual.conformance.verdicts import Verdict
 from specqual.soak.charts import GAUGES, MOST_POINTS, acceptance, charts, evidence, in_shares, regrets, thinned
 from specqual.soak.glance import clock, glance, words
-from specqual.soak.journal import Epoch, Increment, Journal, Served
+from specqual.soak.journal import Journal
 from specqual.soak.night import judged
+from specqual.soak.records import Epoch, Increment, Served
 from specqual.soak.series import Life, Segments, lives, memory, segments
 
 from .soak_journals import START, written

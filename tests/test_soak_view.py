@@ -5,7 +5,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from specqual.soak.journal import Journal, Violation
+from specqual.soak.journal import Journal
+from specqual.soak.records import Violation
 from specqual.soak.view import HEARTBEAT, LOOKED, Dashboard, Plain, view
 
 from .soak_journals import written

@@ -127,9 +127,9 @@ def looked_at(folder: Path) -> int:
 def asked(args: argparse.Namespace) -> Any:
     """The run that a command line asks for; BadOption names what cannot be followed."""
     from specqual.conformance.options import BadOption, read_options
+    from specqual.soak.about import About
     from specqual.soak.chaos import DRILLS, PREFIX
     from specqual.soak.scenarios import SCENARIOS
-    from specqual.soak.worker import About
 
     names = ("decoder", "target", "draft", "option", "rule", "draft_length", "dtype", "seed")
     given = {f"specqual_{name}": getattr(args, name) for name in names}
@@ -149,7 +149,8 @@ def replay(file: Path) -> int:
     import torch
 
     from specqual.contract import Setup
-    from specqual.soak.worker import About, World
+    from specqual.soak.about import About
+    from specqual.soak.worker import World
 
     try:
         bundle = json.loads(file.read_text(encoding="utf-8"))
