@@ -17,6 +17,8 @@ from specqual.decoder.gpu.attention import attention_torch
 FEWER = ("heads_torch", "block_convolution_torch")  # leave out rows that belong to no sample
 NARROW = ("linear_torch", "rms_norm_torch", "silu_mul_torch", "sigmoid_mul_torch", "gated_norm_torch")
 """Whose last bits depend on how many rows there are, unless they compute in float64."""
+EXACT = ("convolution_torch",)
+"""The same of those that compute in the dtype of their weights, and round to that of what they fill."""
 
 
 def run_definitions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +31,8 @@ def run_definitions(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in modules:
         for name, twin in vars(module).items():
             if name.endswith("_torch") and getattr(twin, "__module__", "") == module.__name__:
-                made = whole(twin) if name in FEWER else widened(twin) if name in NARROW else twin
+                how = {**dict.fromkeys(FEWER, whole), **dict.fromkeys(NARROW, widened), **dict.fromkeys(EXACT, weighed)}
+                made = how[name](twin) if name in how else twin
                 twins[vars(module).get(name.removesuffix("_torch"))] = made
     for module in modules:
         for name, value in list(vars(module).items()):
@@ -58,6 +61,15 @@ def widened(twin: Callable[..., Any]) -> Callable[..., Any]:
         wide = [one.double() if isinstance(one, torch.Tensor) and one.is_floating_point() else one for one in given]
         found = twin(x.double(), *wide, **named)
         return tuple(side.to(dtype) for side in found) if isinstance(found, tuple) else found.to(dtype)
+
+    return run
+
+
+def weighed(twin: Callable[..., Any]) -> Callable[..., Any]:
+    """A twin that is given its weights, which are in float32, in float64."""
+
+    def run(*given: Any, **named: Any) -> Any:
+        return twin(*(one.double() if getattr(one, "dtype", None) == torch.float32 else one for one in given), **named)
 
     return run
 

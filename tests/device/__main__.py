@@ -7,7 +7,8 @@ else. DIR gets results.json (how each job ended) and log.txt (their output), wri
 details-PART.tar.gz (the files of its jobs: reports, measurements) when a part ends. The last lines say
 one thing about each part.
 
-The parts, in the order in which they are worth running, planned as three calls of at most ten minutes on one GPU:
+The parts, in the order in which they are worth running, all but the last planned as three calls of at most ten minutes
+on one GPU:
 
     1.  tests      3  the tests of kernels and of the decoder on them, on the device instead of in the interpreter
         kernels    6  every kernel against its definition, its bits among other rows, its speed
@@ -16,6 +17,8 @@ The parts, in the order in which they are worth running, planned as three calls 
         bitwise    4  greedy with speculation = without, over 120,000 tokens in eight campaigns side by side
     3.  bench      7  the full geometry: memory, steps, rounds, breakdown
         sanitize   2  compute-sanitizer, memcheck and racecheck, on kernels and on a small decode
+
+        soak      14  ten minutes of `specqual soak`; it measures nothing, so it may run beside other parts, but for bench
 
 `--device interpreter` or `cpu` rehearses profile and bitwise where there is no GPU: `--device cpu --only hybrid-bf16`.
 """

@@ -15,6 +15,7 @@ PYTHON, SMALL = sys.executable, ROOT / "fixtures" / "small"
 PYTEST = (PYTHON, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider")
 MADE = ("dense", "hybrid")  # small targets, of which a quantised one is made here
 TOKENS, BLOCK = 15_000, 5_000  # of a campaign
+MINUTES, WORKERS = "10", "4"  # of a soak
 SANITIZERS = ("/usr/local/cuda*/bin", "/usr/local/cuda*/compute-sanitizer", "/opt/nvidia/*/compute-sanitizer")
 SANITIZED = {  # by tool: what runs under it, and the variables that it needs
     "memcheck": ("test_gpu_attention test_gpu_recurrence test_gpu_convolution test_gpu_linear test_gpu_rows", True),
@@ -116,6 +117,12 @@ def bench(session: Session) -> Iterator[Job]:
     yield Job("bench", [PYTHON, "-m", "benchmarks.gpu", "--out", session.folder("bench"), *commit])
 
 
+def soak(session: Session) -> Iterator[Job]:
+    report, options = session.folder("soak"), ("--option", f"device={session.device}")
+    command = [PYTHON, "-m", "specqual", "soak", "--minutes", MINUTES, "--workers", WORKERS, "--report", report]
+    yield Job("soak", [*command, *options])
+
+
 def sanitize(session: Session) -> Iterator[Job]:
     tool = sanitizer()
     for name, (files, uncached) in SANITIZED.items():
@@ -152,4 +159,5 @@ PARTS = {
     "bitwise": Part(bitwise, 8, 4.0, quantised),
     "bench": Part(bench, 1, 7.0),
     "sanitize": Part(sanitize, 3, 2.0),
+    "soak": Part(soak, 1, 14.0),
 }
