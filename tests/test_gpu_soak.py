@@ -1,4 +1,4 @@
-"""Epochs of a soak on the decoder of a device, passes captured: what it says, keeps and gives back is as it should be."""
+"""Epochs of a soak on the decoder of a device, passes captured: what it says, keeps and frees is as it should be."""
 
 import pytest
 

@@ -18,7 +18,7 @@ on one GPU:
     3.  bench      7  the full geometry: memory, steps, rounds, breakdown
         sanitize   2  compute-sanitizer, memcheck and racecheck, on kernels and on a small decode
 
-        soak      14  ten minutes of `specqual soak`; it measures nothing, so it may run beside other parts, but for bench
+        soak      14  ten minutes of `specqual soak`; it measures nothing, so it may run beside all but bench
 
 `--device interpreter` or `cpu` rehearses profile and bitwise where there is no GPU: `--device cpu --only hybrid-bf16`.
 """
