@@ -1,14 +1,15 @@
 """About: what a run is, and the order in which its epochs are handed out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from specqual.conformance.sources import SUITE, fingerprint, sources, versions
-from specqual.contract import Setup
+from specqual.contract import Rule, Setup
 
 from .scenarios import SCENARIOS, deck
 
@@ -62,3 +63,51 @@ class About:
         yield from ((name, 0) for name in self.scenarios if name not in SCENARIOS)  # drills, which are made once
         for number in count():
             yield from ((scenario.name, next(numbers[scenario.name])) for scenario in deck(self.seed, number, wanted))
+
+    def on(self, stage: str) -> Iterator[Task]:
+        """All epochs of the run on one stage in order, without end; none where none of its scenarios stands there."""
+        here = {name for name in self.scenarios if name in SCENARIOS and SCENARIOS[name].stage == stage}
+        return (task for task in self.tasks() if task[0] in here) if here else iter(())
+
+    def again(self, task: Task, behind: Sequence[Task] = ()) -> dict[str, Any]:
+        """What serves an epoch again. The epochs that its decoder had served before it, which stood on the same stage,
+        are ranges, first and last, of their places among all of the run there: in the order in which it had them."""
+        places = dict[Task, int]()
+        if behind:
+            wanted = {*behind}
+            for place, one in enumerate(self.on(SCENARIOS[task[0]].stage)):
+                if one in wanted:
+                    places[one] = place
+                    if len(places) == len(wanted):
+                        break
+        told = ranges(places[one] for one in behind)
+        return {**self.json(), "scenario": task[0], "epoch": task[1], "behind": told}
+
+    def behind(self, bundle: Mapping[str, Any]) -> list[Task]:
+        """The epochs that a bundle says were served before its own, in order; LookupError, TypeError or ValueError
+        where it says nothing of the kind."""
+        places = [place for first, last in bundle["behind"] for place in range(first, last + 1)]
+        on = list(islice(self.on(SCENARIOS[bundle["scenario"]].stage), max(places, default=-1) + 1)) if places else []
+        return [on[place] for place in places]
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> "About":
+        """The run that `json` tells of; LookupError, TypeError or ValueError where that tells of none."""
+        setup = Setup(
+            target=Path(told["target"]),
+            draft=None if told["draft"] is None else Path(told["draft"]),
+            rule=Rule(told["rule"]),
+            **{name: told[name] for name in ("draft_length", "dtype", "options")},
+        )
+        return cls(told["decoder"], setup, told["seed"], tuple(told["scenarios"]), told["scale"])
+
+
+def ranges(places: Iterable[int]) -> list[list[int]]:
+    """Numbers as ranges, first and last, of those that follow one upon the other."""
+    found = list[list[int]]()
+    for place in places:
+        if found and found[-1][1] == place - 1:
+            found[-1][1] = place
+        else:
+            found.append([place, place])
+    return found

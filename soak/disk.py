@@ -72,7 +72,7 @@ def recorded(file: Path) -> list[int]:
         if journal.connection.execute("PRAGMA integrity_check").fetchone() != ("ok",):
             return []
         evidence = [(epoch, one) for _, epoch, one in journal.increments()]
-        bundles = {epoch: one for _, epoch, one in journal.violations()}
+        bundles = {one.epoch: one.violation for one in journal.violations()}
         return [
             epoch
             for _, epoch, *_ in journal.rows()

@@ -5,15 +5,18 @@ depends on it, so an epoch's row is the same in whichever process and after what
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
+from pathlib import Path
 from time import monotonic
+from traceback import extract_tb
 from typing import Any
 
-from specqual.conformance.drive import DecoderError, NotOffered, guarded
+from specqual.conformance.drive import DecoderError, NotOffered, deadline
 from specqual.conformance.verdicts import Verdict
-from specqual.contract import InvalidRequest, Request, Unsupported
+from specqual.contract import InvalidRequest, Unsupported
 
 from .bench import Bench
 from .course import Course, Outcome
@@ -22,7 +25,7 @@ from .hazards import UNSEEN, counted, unseen
 from .objects import objects
 from .oracles import conservation, events, graphs, repeated
 from .plan import chance_of
-from .records import Epoch, Violation
+from .records import DECODER, SUITE, Epoch, Violation
 from .scenarios import Scenario
 from .serving import Told, Traffic
 from .stage import NoStage, Stage
@@ -31,8 +34,8 @@ from .twins import alone, states
 
 ORACLES = (events, regret, alone, repeated, states, conservation, graphs, objects)
 LONGEST = 900.0  # seconds that an epoch may take before its decoder is taken to hang
-MOST = 8  # violations of one epoch that are kept
-BEHIND = 400  # earlier epochs that a bundle names
+MOST = 4  # violations of one oracle in one epoch that a bundle is gathered for
+THEIRS = (DecoderError, NoStage, InvalidRequest, Unsupported, NotOffered)  # what is said of a decoder, or by it
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,43 +47,38 @@ class Played:
 
 
 def play(stage: Stage, scenario: Scenario, seed: int, number: int, told: Told = lambda what, about: None) -> Played:
-    """Serve and judge an epoch; a decoder that fails is an ERROR, and is made anew for the next one."""
+    """Serve and judge an epoch; where the decoder, or the suite itself, fails it is an ERROR, and the next one has a
+    new decoder. NoStage where there is none to be had. The bundles of its violations say what it came to, and not yet
+    how it is served again."""
     name = f"{seed}/{scenario.name}/{number}"
-    try:
-        decoder = stage.decoder
-        plan = scenario.draw(chance_of(seed, scenario.name, number), stage.room)
-    except NoStage as error:
-        return Played(Epoch(scenario.name, number, Verdict.SKIPPED, "", {f"skipped: {error}": 1}), 0.0)
-    except DecoderError as error:
-        stage.renew()
-        told = Violation("decoder", str(error), bundle(stage, scenario, seed, number, Outcome(), None))
-        return Played(Epoch(scenario.name, number, Verdict.ERROR, "", violations=(told,)), 0.0)
+    decoder = stage.decoder
+    plan = scenario.draw(chance_of(seed, scenario.name, number), stage.room)
     traffic, oracle_seconds = Traffic(decoder, plan, told), 0.0
     bench = Bench(stage, plan, traffic.found, chance_of(seed, scenario.name, number, "places").getrandbits(62))
     try:
-        guarded("an epoch", traffic.run, LONGEST)
+        with deadline(LONGEST):
+            traffic.run()
         began = monotonic()
         for oracle in ORACLES:
-            guarded(oracle.__name__, lambda oracle=oracle: oracle(bench), LONGEST)  # type: ignore[misc]
+            with deadline(LONGEST):
+                oracle(bench)
         evidence = laws(bench)
         oracle_seconds = monotonic() - began
-    except (DecoderError, NoStage, InvalidRequest, Unsupported, NotOffered) as error:
+        stage.behind.append((scenario.name, number))
+    except Exception as error:
         stage.renew()
-        bench.amiss, evidence = [("decoder", str(error), None)], ()
+        bench.amiss.append((*blamed(error), None))
+        evidence = ()
     bench.amiss += [(oracle, detail, None) for oracle, detail in traffic.found.amiss]
     counts, histograms = counted(traffic.found, plan, stage.room.limits.max_context)
     told("judged", bench.worst)
-    failed = any(oracle == "decoder" for oracle, _, _ in bench.amiss)
-    verdict = Verdict.ERROR if failed else Verdict.VIOLATED if bench.amiss else Verdict.EXACT
-    violations = tuple(
-        Violation(oracle, detail, bundle(stage, scenario, seed, number, traffic.found, place))
-        for oracle, detail, place in bench.amiss[:MOST]
-    )
+    violations = tuple(found(bench))
+    worst = (Verdict.VIOLATED, Verdict.ERROR)
+    verdict = next((one for one in worst if one in {v.verdict for v in violations}), Verdict.EXACT)
     if bench.regrets:
         histograms = histograms | {"regret": dict(sorted(bench.regrets.items()))}
-    blind = Counter(f"{UNSEEN}{hazard}" for hazard in unseen(decoder) if hazard in scenario.hazards)
+    blind = Counter(f"{UNSEEN}{hazard}" for hazard in unseen(decoder, stage.free) if hazard in scenario.hazards)
     every = dict(sorted((counts + bench.counts + blind).items()))
-    stage.behind.append((scenario.name, number))
     done = Epoch(scenario.name, number, verdict, digest(name, traffic.found), every, evidence, histograms, violations)
     return Played(done, oracle_seconds)
 
@@ -94,35 +92,41 @@ def digest(name: str, outcome: Outcome) -> str:
     return blake2b(repr((name, said)).encode(), digest_size=16).hexdigest()
 
 
-def bundle(
-    stage: Stage, scenario: Scenario, seed: int, number: int, outcome: Outcome, place: int | None
-) -> dict[str, Any]:
-    """What runs an epoch again, with the request that a finding is about and the epochs that had gone before."""
-    run = stage.run
-    found: dict[str, Any] = {
-        "seed": seed,
-        "scenario": scenario.name,
-        "epoch": number,
-        "decoder": run.decoder,
-        "target": str(run.setup.target),
-        "draft": None if run.setup.draft is None else str(run.setup.draft),
-        "rule": str(run.setup.rule),
-        "draft_length": run.setup.draft_length,
-        "dtype": run.setup.dtype,
-        "options": {name: str(value) for name, value in run.setup.options.items()},
-        "behind": stage.behind[-BEHIND:],
-        "scale": stage.scale,
-        "ticks": outcome.ticks,
-    }
+def broken(task: tuple[str, int], error: Exception) -> Epoch:
+    """An epoch of which nothing came but an exception."""
+    return Epoch(*task, Verdict.ERROR, "", violations=(Violation(*blamed(error), {}),))
+
+
+def blamed(error: Exception) -> tuple[str, str]:
+    """Who failed where an epoch broke, the decoder or the suite itself, and a sentence with the place that raised."""
+    if not isinstance(error, THEIRS):
+        return SUITE, f"{type(error).__name__}: {error}, raised at {where(error)}"
+    cause = error.__cause__
+    return DECODER, f"{error}, raised at {where(cause)}" if cause is not None else str(error)
+
+
+def where(error: BaseException) -> str:
+    """The file, with the folder that it lies in, and the line that raised: decoder/engine.py:120."""
+    *_, last = extract_tb(error.__traceback__)
+    return f"{'/'.join(Path(last.filename).parts[-2:])}:{last.lineno}"
+
+
+def found(bench: Bench) -> Iterator[Violation]:
+    """All that is amiss, with a bundle for the first of each oracle."""
+    seen = Counter[str]()
+    for oracle, detail, place in bench.amiss:
+        seen[oracle] += 1
+        yield Violation(oracle, detail, bundle(bench.outcome, place) if seen[oracle] <= MOST else None)
+
+
+def bundle(outcome: Outcome, place: int | None) -> dict[str, Any]:
+    """What an epoch came to, and the request that a finding is about."""
     course = next((course for course in outcome.courses if course.place == place), None)
-    if course is not None:
-        found |= {"place": place, "request": asked(course.request), "samples": course.samples}
-        found |= {"submitted": course.submitted, "cancelled": course.phase, "preempted": course.preempted}
-    return found
-
-
-def asked(request: Request) -> dict[str, Any]:
-    return asdict(request)
+    if course is None:
+        return {"ticks": outcome.ticks}
+    request, phase = asdict(course.request), course.phase
+    told = {"place": place, "request": request, "samples": course.samples, "submitted": course.submitted}
+    return {"ticks": outcome.ticks, **told, "cancelled": phase, "preempted": course.preempted}
 
 
 def heard(meter: Meter, gauges: Callable[[dict[str, float]], None]) -> Told:
@@ -140,6 +144,7 @@ def heard(meter: Meter, gauges: Callable[[dict[str, float]], None]) -> Told:
             meter.judged(about)
             meter.idle()
         if what in ("events", "judged") and meter.due:
-            gauges(meter.read())
+            with suppress(DecoderError):  # what fails at rest, too, is found by the oracles
+                gauges(meter.read())
 
     return told

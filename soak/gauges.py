@@ -18,6 +18,8 @@ import torch
 
 from specqual.contract import Counted, Event, Inspectable, Round, Tokens
 
+from .calls import called
+
 EVERY = 10.0  # seconds
 RESTS = 15.0  # seconds between two readings at rest, which take a fifth of one
 AT_REST = "memory at rest"
@@ -144,9 +146,9 @@ class Meter:
             found["device memory"] = sum(held)
         for name, decoder in self.decoders.items():
             if isinstance(decoder, Inspectable):
-                found |= {f"free {kind} {name}": count for kind, count in decoder.resources().items()}
-            if isinstance(decoder, Counted) and "graph_captures" in decoder.counters():
-                found[f"graph captures {name}"] = decoder.counters()["graph_captures"]
+                found |= {f"free {kind} {name}": count for kind, count in called(decoder.resources).items()}
+            if isinstance(decoder, Counted) and "graph_captures" in (counters := called(decoder.counters)):
+                found[f"graph captures {name}"] = counters["graph_captures"]
         for place in self.drafted:
             found[f"drafted @{place}"] = self.drafted[place]
             found[f"accepted @{place}"] = self.accepted[place]

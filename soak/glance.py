@@ -21,7 +21,8 @@ class Glance:
     seconds: float  # that the run was on
     epochs: int
     verdicts: Mapping[str, int]
-    violations: int
+    violations: int  # that were found
+    kept: int  # of them
     oracle_share: float | None
     totals: Mapping[str, int]
     now: Mapping[str, float]
@@ -33,7 +34,6 @@ def glance(journal: Journal) -> Glance:
     """Look at a journal, be it finished or being written."""
     ask = journal.connection.execute
     verdicts = Counter(dict(ask("SELECT verdict, count(*) FROM epochs GROUP BY verdict")))
-    (violations,) = ask("SELECT count(*) FROM violations").fetchone()
     worked, judged = ask("SELECT total(seconds), total(oracle_seconds) FROM epochs").fetchone()
     told = ask("SELECT value FROM gauges WHERE name = ? ORDER BY time DESC LIMIT 1", (EVIDENCE,)).fetchone()
     (heard,) = ask("SELECT max(time) FROM gauges").fetchone()
@@ -46,7 +46,8 @@ def glance(journal: Journal) -> Glance:
         segments(journal).seconds,
         verdicts.total(),
         dict(sorted(verdicts.items())),
-        violations,
+        sum(journal.found().values()),
+        journal.kept(),
         judged / worked if worked else None,
         journal.counts(),
         now,
@@ -81,7 +82,7 @@ def words(seen: Glance) -> dict[str, str]:
         "worst regret": f"{now['worst regret']:.2g} nats" if "worst regret" in now else "",
         "log10 E": f"{seen.log10_e:.2f}" if seen.log10_e is not None else "",
         "oracles": f"{seen.oracle_share:.0%} of the time" if seen.oracle_share is not None else "",
-        "violations": f"{seen.violations:,}",
+        "violations": f"{seen.violations:,}" + (f", {seen.kept:,} kept" if seen.kept < seen.violations else ""),
     }
     return {name: text for name, text in found.items() if text}
 

@@ -1,6 +1,7 @@
 """Hazards, counted in what happened: without them an epoch's silence means nothing."""
 
 from collections import Counter
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -46,8 +47,9 @@ def counted(outcome: Outcome, plan: Plan, max_context: int) -> tuple[Counter[str
     return Counter({name: count for name, count in found.items() if count}), told
 
 
-def unseen(decoder: Any) -> set[str]:
-    """Hazards that cannot occur with this decoder, or that nothing it offers would show."""
+def unseen(decoder: Any, free: Mapping[str, int]) -> set[str]:
+    """Hazards that cannot occur with this decoder, or that nothing it offers would show; `free` is what it said of its
+    resources when it was made."""
     limits, honoured, found = decoder.claims.limits, decoder.claims.sampling, set[str]()
     if not isinstance(decoder, Traced):
         found |= {*DRAFTED, "steps without a draft", "steps without an accepted draft", "prefix hits"}
@@ -58,7 +60,7 @@ def unseen(decoder: Any) -> set[str]:
     if not isinstance(decoder, Inspectable):
         found |= {"waited for room", "cancelled while waiting"}
         found |= {"states replayed"}
-    if not (isinstance(decoder, Inspectable) and decoder.resources()):
+    if not free:
         found |= {"times all was given back"}
     if not (decoder.claims.greedy.bitwise and isinstance(decoder, Traced)):
         found |= {"states replayed", "requests served again, alone"}

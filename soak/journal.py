@@ -7,37 +7,19 @@ nothing else; read by anybody, also while a run writes. docs/soak.md explains th
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from time import time
 from typing import IO, Any
 
 from .lock import locked
-from .records import Epoch, Increment, Served, Violation
+from .records import Epoch, Finding, Increment, Served, Violation
+from .tables import TABLES, VERSION
 
-VERSION = 1
 NAME = "soak.sqlite"  # in the folder that --report names
-PROCESS, CUT = "process", "cut off"  # what stands for an oracle where a worker died, and where an epoch had no end
-TABLES = """
-CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE segments (segment INTEGER PRIMARY KEY, started REAL NOT NULL, ended REAL, how TEXT);
-CREATE TABLE epochs (
-    scenario TEXT, epoch INTEGER, segment INTEGER NOT NULL, worker INTEGER NOT NULL, started REAL NOT NULL,
-    seconds REAL NOT NULL, oracle_seconds REAL NOT NULL, verdict TEXT NOT NULL, digest TEXT NOT NULL,
-    counts TEXT NOT NULL, PRIMARY KEY (scenario, epoch)) WITHOUT ROWID;
-CREATE TABLE evidence (
-    scenario TEXT, epoch INTEGER, test TEXT, log_e REAL NOT NULL, samples INTEGER NOT NULL, counts TEXT NOT NULL,
-    PRIMARY KEY (scenario, epoch, test)) WITHOUT ROWID;
-CREATE TABLE histograms (
-    scenario TEXT, epoch INTEGER, name TEXT, bins TEXT NOT NULL, PRIMARY KEY (scenario, epoch, name)) WITHOUT ROWID;
-CREATE TABLE laws (test TEXT, context TEXT, law TEXT NOT NULL, slack REAL NOT NULL, PRIMARY KEY (test, context))
-    WITHOUT ROWID;
-CREATE TABLE gauges (time REAL NOT NULL, worker INTEGER NOT NULL, name TEXT NOT NULL, value REAL NOT NULL);
-CREATE INDEX gauges_by_name ON gauges (name, time);
-CREATE TABLE violations (
-    scenario TEXT, epoch INTEGER, place INTEGER, time REAL NOT NULL, oracle TEXT NOT NULL, detail TEXT NOT NULL,
-    bundle TEXT NOT NULL, PRIMARY KEY (scenario, epoch, place)) WITHOUT ROWID;
-"""
+KEPT = 20  # violations of one oracle in one scenario that a run keeps
+FOUND = "violations"  # histogram of all of them by oracle
 
 
 class BadJournal(ValueError):
@@ -93,29 +75,38 @@ class Journal:
     # writing
 
     def begin(self, about: Mapping[str, Any]) -> int:
-        """Begin a segment of the run that `about` describes, and give its number; BadJournal names what differs."""
+        """Begin a segment of the run that `about` describes, and give its number; BadJournal as in `agree`."""
         with self._transaction():
-            known = self.about
-            for name, value in about.items():
-                if known and known.get(name) != value:
-                    raise BadJournal(f"{name}: this journal's run has {known.get(name)!r}, not {value!r}")
-            if not known:
+            if not self.agree(about):
                 written = [(name, json.dumps(value)) for name, value in about.items()]
                 self.connection.executemany("INSERT INTO run VALUES (?, ?)", written)
             cursor = self.connection.execute("INSERT INTO segments (started) VALUES (?)", (time(),))
         assert cursor.lastrowid is not None
         return cursor.lastrowid
 
+    def agree(self, about: Mapping[str, Any]) -> bool:
+        """Whether this is the journal of the run that `about` describes: False where it is of none so far, and
+        BadJournal, which names what differs, where it is of another."""
+        known = self.about
+        for name, value in about.items() if known else ():
+            if known.get(name) != value:
+                raise BadJournal(f"{name}: this journal's run has {known.get(name)!r}, not {value!r}")
+        return bool(known)
+
     def end(self, segment: int, how: str) -> None:
         """End a segment; one that was killed has no end."""
         self.connection.execute("UPDATE segments SET ended = ?, how = ? WHERE segment = ?", (time(), how, segment))
 
-    def add(self, segment: int, epoch: Epoch, served: Served) -> None:
-        """Record an epoch with everything in it, in one transaction."""
+    def add(self, segment: int, epoch: Epoch, served: Served) -> tuple[Finding, ...]:
+        """Record an epoch with everything in it, in one transaction. Of its violations all are counted; those that are
+        kept, of which a run has `KEPT` of each oracle in each scenario, are given back."""
         key = epoch.scenario, epoch.number
         timing = segment, served.worker, served.started, served.seconds, served.oracle_seconds
         told = epoch.verdict, epoch.digest, _json(epoch.counts)
+        found = Counter(one.oracle for one in epoch.violations)
+        histograms = {**epoch.histograms, **({FOUND: found} if found else {})}
         with self._transaction():
+            kept = tuple(self._kept(epoch))
             run = self.connection.executemany
             run("INSERT INTO epochs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [(*key, *timing, *told)])
             run(
@@ -128,15 +119,25 @@ class Journal:
             )
             run(
                 "INSERT INTO histograms VALUES (?, ?, ?, ?)",
-                [(*key, name, _json(bins)) for name, bins in epoch.histograms.items()],
+                [(*key, name, _json(bins)) for name, bins in histograms.items()],
             )
             run(
                 "INSERT INTO violations VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (*key, place, time(), one.oracle, one.detail, _json(one.bundle))
-                    for place, one in enumerate(epoch.violations)
+                    (*key, one.place, one.time, one.violation.oracle, one.violation.detail, _json(one.violation.bundle))
+                    for one in kept
                 ],
             )
+        return kept
+
+    def _kept(self, epoch: Epoch) -> Iterator[Finding]:
+        """Of an epoch's violations with a bundle those that there is room for."""
+        query = "SELECT oracle, count(*) FROM violations WHERE scenario = ? AND place >= 0 GROUP BY oracle"
+        known = Counter(dict(self.connection.execute(query, (epoch.scenario,))))
+        for place, one in enumerate(epoch.violations):
+            if one.bundle is not None and known[one.oracle] < KEPT:
+                known[one.oracle] += 1
+                yield Finding(time(), epoch.scenario, epoch.number, place, one)
 
     def note(self, scenario: str, number: int, one: Violation) -> None:
         """Record what happened around an epoch, whatever its own row says or will say."""
@@ -199,15 +200,29 @@ class Journal:
         query = "SELECT scenario, epoch, detail FROM violations WHERE oracle = ? ORDER BY time, scenario, epoch, place"
         return list(self.connection.execute(query, (oracle,)))
 
-    def violations(self, behind: int = 0, most: int = -1) -> list[tuple[str, int, Violation]]:
-        """What went wrong, with its scenario and epoch, in the order in which it was seen, from one on."""
-        query = """SELECT scenario, epoch, oracle, detail, bundle FROM violations
-            ORDER BY time, scenario, epoch, place LIMIT ? OFFSET ?"""
-        rows = self.connection.execute(query, (most, behind))
-        return [(s, e, Violation(o, d, json.loads(b))) for s, e, o, d, b in rows]
+    def violations(self, behind: Finding | None = None, most: int = -1) -> list[Finding]:
+        """What went wrong and was kept, in the order in which it was recorded, from behind one on."""
+        last = (0.0, "", 0, 0) if behind is None else (behind.time, behind.scenario, behind.epoch, behind.place)
+        where = "WHERE (time, scenario, epoch, place) > (?, ?, ?, ?) ORDER BY time, scenario, epoch, place LIMIT ?"
+        return self._findings(where, (*last, most))
 
-    def wrong(self) -> int:
-        """How much went wrong."""
+    def latest(self, most: int) -> list[Finding]:
+        """The last of what went wrong and was kept, in the order in which it was recorded."""
+        where = "ORDER BY time DESC, scenario DESC, epoch DESC, place DESC LIMIT ?"
+        return self._findings(where, (most,))[::-1]
+
+    def _findings(self, where: str, given: tuple[Any, ...]) -> list[Finding]:
+        columns = "time, scenario, epoch, place, oracle, detail, bundle"
+        rows = self.connection.execute(f"SELECT {columns} FROM violations {where}", given)
+        return [Finding(*key, Violation(oracle, detail, json.loads(bundle))) for *key, oracle, detail, bundle in rows]
+
+    def found(self) -> dict[str, int]:
+        """How often each oracle found something, kept or not."""
+        noted = "SELECT oracle, count(*) FROM violations WHERE place < 0 GROUP BY oracle"
+        return added([self.histogram(FOUND), dict(self.connection.execute(noted))])
+
+    def kept(self) -> int:
+        """How many violations are kept."""
         (count,) = self.connection.execute("SELECT count(*) FROM violations").fetchone()
         return int(count)
 

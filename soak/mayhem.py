@@ -13,7 +13,7 @@ from time import monotonic
 from .chaos import KILLED, PREFIX, REFUSED
 from .disk import at_most
 from .journal import Journal
-from .records import Epoch, Served
+from .records import Epoch, Finding, Served
 from .run import Soak
 
 KILLS = (20.0, 60.0)  # seconds between two of them
@@ -48,13 +48,12 @@ class Cramped(Journal):
 
     _turn = 0
 
-    def add(self, segment: int, epoch: Epoch, served: Served) -> None:
+    def add(self, segment: int, epoch: Epoch, served: Served) -> tuple[Finding, ...]:
         self._turn += 1
         if self._turn % FULL:
-            super().add(segment, epoch, served)
-            return
+            return super().add(segment, epoch, served)
         try:
             with at_most(1):
-                super().add(segment, epoch, served)
+                return super().add(segment, epoch, served)
         finally:
             self.gauge(-1, {REFUSED: 1})

@@ -11,7 +11,8 @@ from specqual.conformance.verdicts import Decision, Status, Verdict
 
 from .chaos import KILLED, PREFIX, REFUSED
 from .hazards import UNSEEN
-from .journal import CUT, PROCESS, Journal
+from .journal import Journal
+from .records import CUT, DECODER, PROCESS, SUITE, Violation
 from .scenarios import SCENARIOS
 from .series import lives, memory
 
@@ -111,14 +112,13 @@ def _traffic(journal: Journal, rows: list[tuple[str, str]], counts: dict[str, in
     bad = [scenario for scenario, verdict in rows if verdict == Verdict.VIOLATED]
     errors = [scenario for scenario, verdict in rows if verdict == Verdict.ERROR]
     if bad:
-        spoken = {"decoder", PROCESS, CUT}
-        first = next((v for _, _, v in journal.violations() if v.oracle not in spoken), None)
-        told = "" if first is None else f"; the first: {first.oracle}: {first.detail}"
-        return Decision(Verdict.VIOLATED, f"{len(bad)} of {len(rows)} epochs{told}")
+        return Decision(Verdict.VIOLATED, f"{len(bad)} of {len(rows)} epochs{_findings(journal, Verdict.VIOLATED)}")
     if errors:
-        first = next((v for _, _, v in journal.violations(most=1)), None)
-        told = "" if first is None else f"; the first: {first.detail}"
-        return Decision(Verdict.ERROR, f"the decoder failed in {len(errors)} of {len(rows)} epochs{told}")
+        found = journal.found()
+        who = {DECODER: "the decoder", SUITE: "the suite itself"}
+        told = " and ".join(f"{name} failed {found[one]} times" for one, name in who.items() if found.get(one))
+        told = f"{told} in {len(errors)} of {len(rows)} epochs{_findings(journal, Verdict.ERROR)}"
+        return Decision(Verdict.ERROR, told)
     if died := journal.noted(PROCESS):
         scenario, epoch, detail = died[0]
         told = f"{len(died)} times a process died; first of {scenario or 'nothing'}, epoch {epoch}: {detail}"
@@ -131,6 +131,14 @@ def _traffic(journal: Journal, rows: list[tuple[str, str]], counts: dict[str, in
         return Decision(Verdict.INCONCLUSIVE, "no epoch was finished")
     told = ", ".join(f"{counts.get(name, 0):,} {name}" for name in ("requests", "tokens", "tokens judged"))
     return Decision(Verdict.EXACT, f"{len(rows):,} epochs: {told}")
+
+
+def _findings(journal: Journal, verdict: Verdict) -> str:
+    """How much came to this verdict, how much of that is kept, and the first of it."""
+    kept = [one.violation for one in journal.violations() if one.violation.verdict is verdict]
+    count = sum(n for oracle, n in journal.found().items() if Violation(oracle, "").verdict is verdict)
+    told = f", {count:,} findings" + (f" of which {len(kept):,} are kept" if len(kept) < count else "")
+    return told + (f"; the first: {kept[0].oracle}: {kept[0].detail}" if kept else "")
 
 
 def _laws(laws: tuple[Law, ...], total: float) -> Decision:
@@ -154,12 +162,12 @@ def _hazards(journal: Journal, rows: list[tuple[str, str]]) -> Decision:
         absent = [hazard for hazard in SCENARIOS[name].hazards if not counts.get(hazard)]
         missing += [f"{hazard} ({name})" for hazard in absent if hazard not in blind]
         unseen |= blind & {*absent}
+    told = f"; skipped: {', '.join(sorted(skipped))}" if skipped else ""
+    told += f"; not to be had of this decoder: {', '.join(sorted(unseen))}" if unseen else ""
     if skipped and not {*journal.about["scenarios"]} & SCENARIOS.keys() - skipped:
         return Decision(Verdict.INCONCLUSIVE, f"every scenario was skipped: {', '.join(sorted(skipped))}")
     if missing:
-        return Decision(Verdict.INCONCLUSIVE, f"never put to the test: {', '.join(missing)}")
-    told = f"; skipped: {', '.join(sorted(skipped))}" if skipped else ""
-    told += f"; not to be had of this decoder: {', '.join(sorted(unseen))}" if unseen else ""
+        return Decision(Verdict.INCONCLUSIVE, f"never put to the test: {', '.join(missing)}{told}")
     return Decision(Verdict.EXACT, f"every hazard occurred{told}")
 
 
@@ -168,7 +176,7 @@ def _chaos(journal: Journal, drills: list[str]) -> Decision:
     verdicts = {scenario: verdict for scenario, _, verdict, _, _ in journal.rows()}
     bad = [name for name in drills if verdicts.get(name) == Verdict.VIOLATED]
     if bad:
-        first = next(v.detail for scenario, _, v in journal.violations() if scenario in bad)
+        first = next(one.violation.detail for one in journal.violations() if one.scenario in bad)
         return Decision(Verdict.VIOLATED, f"{len(bad)} of {len(drills)} drills; the first: {first}")
     missing = [name for name in drills if verdicts.get(name) in (None, Verdict.INCONCLUSIVE)]
     if missing:

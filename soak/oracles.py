@@ -9,6 +9,7 @@ from specqual.contract import (
 )
 
 from .bench import Bench
+from .calls import called
 from .course import Course
 
 SETTLED = 3  # epochs behind which a decoder has captured nearly all that it will
@@ -65,7 +66,7 @@ def conservation(bench: Bench) -> None:
 
 def captures(decoder: Any) -> int:
     """How many graphs a decoder has captured; none where it does not count them."""
-    return decoder.counters().get("graph_captures", 0) if isinstance(decoder, Counted) else 0
+    return called(decoder.counters).get("graph_captures", 0) if isinstance(decoder, Counted) else 0
 
 
 def graphs(bench: Bench) -> None:

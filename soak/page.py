@@ -21,7 +21,7 @@ from specqual.conformance.verdicts import MEANING, Status
 
 from .charts import charts
 from .glance import EVIDENCE, checkpoint, clock, glance, headline, words
-from .journal import Journal
+from .journal import KEPT, Journal
 from .night import LAWS, Night, judged
 from .scenarios import SCENARIOS
 from .series import lives, segments
@@ -56,15 +56,17 @@ def page(journal: Journal, night: Night, running: bool) -> str:
             words=words(seen),
             violations=[
                 {
-                    "scenario": scenario,
-                    "epoch": epoch,
-                    "oracle": one.oracle,
-                    "detail": one.detail,
-                    "bundle": short(json.dumps(one.bundle), SHOWN_TEXT),
+                    "scenario": one.scenario,
+                    "epoch": one.epoch,
+                    "oracle": one.violation.oracle,
+                    "detail": one.violation.detail,
+                    "bundle": short(json.dumps(one.violation.bundle), SHOWN_TEXT),
                 }
-                for scenario, epoch, one in violations
+                for one in violations
             ],
-            more=max(0, seen.violations - SHOWN),
+            more=max(0, seen.kept - SHOWN),
+            counted=seen.violations - seen.kept,
+            most=KEPT,
             checked=night.decisions,
             hazards=list(hazards(journal)),
             totals=dict(sorted(night.counts.items())),
@@ -76,9 +78,12 @@ def page(journal: Journal, night: Night, running: bool) -> str:
 
 def meant(status: Status) -> str:
     """What an exit status says of a soak run."""
-    if status is Status.OPEN:
-        return "something was not put to the test, or not for long enough"
-    return "all that was looked at holds" if status is Status.CLEAN else MEANING[status]
+    own = {
+        Status.CLEAN: "all that was looked at holds",
+        Status.OPEN: "something was not put to the test, or not for long enough",
+        Status.ERROR: "something failed on the way, and what it would have shown is undecided",
+    }
+    return own.get(status, MEANING[status])
 
 
 def hazards(journal: Journal) -> Iterator[dict[str, Any]]:

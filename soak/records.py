@@ -4,6 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from specqual.conformance.verdicts import Verdict
+
+DECODER, SUITE = "decoder", "suite"  # what stands for an oracle where the one or the other failed
+PROCESS, CUT = "process", "cut off"  # where a worker died, and where an epoch had no end
+
 
 @dataclass(frozen=True, slots=True)
 class Increment:
@@ -23,11 +28,35 @@ class Increment:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What went wrong in an epoch: the oracle that saw it, one sentence, and all that is needed to run it again."""
+    """What went wrong in an epoch: the oracle that saw it, one sentence, and all that is needed to run it again, which
+    is gathered for the first of an epoch only."""
 
     oracle: str
     detail: str
-    bundle: Mapping[str, Any]
+    bundle: Mapping[str, Any] | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """What it makes of the run that it was found in."""
+        return {DECODER: Verdict.ERROR, SUITE: Verdict.ERROR, PROCESS: Verdict.ERROR, CUT: Verdict.INCONCLUSIVE}.get(
+            self.oracle, Verdict.VIOLATED
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A violation as a journal keeps it: at which `place` among all of its epoch, and when that was recorded. What was
+    seen of the process that served an epoch has places below zero."""
+
+    time: float
+    scenario: str
+    epoch: int
+    place: int
+    violation: Violation
+
+    def __str__(self) -> str:
+        one = self.violation
+        return f"{one.verdict} {self.scenario} epoch {self.epoch}, {one.oracle}: {one.detail}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +64,8 @@ class Epoch:
     """What an epoch established: a pure function of the run's seed, the scenario and the epoch's number.
 
     `counts` are hazards and totals that add up over epochs; those named `most …` are largest values. `histograms` map a
-    bin's name to its count and add up, too. `digest` is that of everything that was put out.
+    bin's name to its count and add up, too. `digest` is that of everything that was put out. `violations` are all that
+    were found, of which a journal keeps some.
     """
 
     scenario: str

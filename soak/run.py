@@ -5,12 +5,13 @@ import multiprocessing
 import signal
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic, time
 from typing import Any
 
@@ -18,8 +19,8 @@ from specqual.conformance.verdicts import Verdict
 
 from .about import About, Task
 from .epoch import LONGEST
-from .journal import CUT, PROCESS, Journal
-from .records import Epoch, Served, Violation
+from .journal import Journal
+from .records import CUT, DECODER, PROCESS, Epoch, Finding, Served, Violation
 from .worker import main
 
 GRACE = 120.0  # seconds for epochs under way when the time is up
@@ -74,6 +75,7 @@ class Soak:
     died: dict[Task, int] = field(default_factory=dict)  # how often a worker died of an epoch
     skipped: set[str] = field(default_factory=set)  # scenarios that this decoder cannot be had for
     trouble: str | None = None  # why what waits to be recorded cannot be
+    folder: str = ""  # of all that its workers keep for a while
     _again: deque[Task] = field(default_factory=deque)
     _unwritten: deque[Callable[[], None]] = field(default_factory=deque)
 
@@ -86,6 +88,10 @@ class Soak:
         self.segment = self.journal.begin(self.about.json() | self.about.made_with())
         done = self.journal.done()
         tasks = (task for task in self.about.tasks() if task not in done)
+        with TemporaryDirectory(prefix="specqual-soak-", ignore_cleanup_errors=True) as self.folder:
+            return self._served(tasks)
+
+    def _served(self, tasks: Iterator[Task]) -> str:
         deadline = monotonic() + self.seconds
         self.team = team = [self._started(index) for index in range(self.workers)]
         try:
@@ -119,7 +125,7 @@ class Soak:
     def _started(self, index: int) -> Worker:
         context = multiprocessing.get_context("spawn")
         mine, theirs = context.Pipe()
-        process = context.Process(target=main, args=(theirs, self.about, index), daemon=True)
+        process = context.Process(target=main, args=(theirs, self.about, index, self.folder), daemon=True)
         process.start()
         theirs.close()
         return Worker(index, process, mine)
@@ -144,8 +150,7 @@ class Soak:
 
     def _record(self, epoch: Epoch, served: Served) -> None:
         def write() -> None:
-            self.journal.add(self.segment, epoch, served)
-            file_bundles(self.journal.path.parent / BUNDLES, epoch)
+            file_bundles(self.journal.path.parent / BUNDLES, self.journal.add(self.segment, epoch, served))
 
         self._unwritten.append(write)
         self._write()
@@ -191,22 +196,23 @@ class Soak:
             if self.died[task] < TRIES:
                 self._again.append(task)
             else:
-                one = self._violation(task, "decoder", f"its process died {TRIES} times; the last time, {told}")
+                one = self._violation(task, DECODER, f"its process died {TRIES} times; the last time, {told}")
                 epoch = Epoch(*task, Verdict.ERROR, "", violations=(one,))
                 self._record(epoch, Served(worker.index, worker.since, time() - worker.since, 0.0))
         return self._started(worker.index)
 
     def _violation(self, task: Task, oracle: str, told: str) -> Violation:
-        return Violation(oracle, told, {**self.about.json(), "scenario": task[0], "epoch": task[1], "behind": []})
+        return Violation(oracle, told, self.about.again(task))
 
 
-def file_bundles(folder: Path, epoch: Epoch) -> None:
+def file_bundles(folder: Path, kept: Iterable[Finding]) -> None:
     """A file for each violation, as --replay takes it. They are in the journal, too, so a full disk loses nothing."""
-    for place, one in enumerate(epoch.violations):
-        file = folder / f"{epoch.scenario}-{epoch.number}-{place}.json".replace(" ", "-")
+    for one in kept:
+        file = folder / f"{one.scenario}-{one.epoch}-{one.place}.json".replace(" ", "-")
+        told = {"oracle": one.violation.oracle, "detail": one.violation.detail, **(one.violation.bundle or {})}
         with suppress(OSError):
             folder.mkdir(exist_ok=True)
-            file.write_text(json.dumps({"oracle": one.oracle, "detail": one.detail, **one.bundle}, indent=1) + "\n")
+            file.write_text(json.dumps(told, indent=1) + "\n")
 
 
 @contextmanager

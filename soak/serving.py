@@ -20,6 +20,7 @@ from specqual.contract import (
     Traced,
 )
 
+from .calls import called
 from .course import Course, Looked, Outcome
 from .plan import Asked, Plan
 
@@ -47,22 +48,22 @@ class Traffic:
         """Serve it to its end, and tick on for a while with nothing to do."""
         found, plan = self.found, self.plan
         if isinstance(self.decoder, Scripted):
-            self.decoder.script(plan.script and self._script)
+            called(self.decoder.script, plan.script and self._script)
         while self.waiting or self.live:
             self._change(plan.schedule.get(found.ticks % plan.period, {}))
             self._submit(plan.live[found.ticks % len(plan.live)])
             self._interfere()
             found.widths.append(len(self.live))
-            self._hear(self.decoder.step())
+            self._hear(called(self.decoder.step))
             if found.ticks in plan.looks:
                 self._look()
             found.ticks += 1
         self._change(USUAL | {"draft": self.decoder.claims.limits.max_draft})
         for _ in range(plan.idle):
-            self._hear(self.decoder.step())
+            self._hear(called(self.decoder.step))
             found.idle += 1
         if isinstance(self.decoder, Scripted):
-            self.decoder.script(None)
+            called(self.decoder.script, None)
         return found
 
     def _script(self, context: ScriptContext) -> Proposal:
@@ -72,7 +73,7 @@ class Traffic:
 
     def _change(self, sizes: Any) -> None:
         if sizes and isinstance(self.decoder, Schedulable):
-            self.decoder.schedule(**sizes)
+            called(self.decoder.schedule, **sizes)
             self.found.changes += 1
 
     def _submit(self, limit: int) -> None:
@@ -89,7 +90,7 @@ class Traffic:
             self.places[place] = course
             self.found.courses.append(course)
             try:
-                course.request_id = self.decoder.submit(request)
+                course.request_id = called(self.decoder.submit, request, known=(InvalidRequest,))
             except InvalidRequest as error:  # although it is well-formed
                 course.malformed = str(error)
                 continue
@@ -114,7 +115,7 @@ class Traffic:
     def _refuse(self, field: str, request: Request) -> None:
         self.found.bad += 1
         try:
-            self.decoder.submit(request)
+            called(self.decoder.submit, request, known=(InvalidRequest,))
         except InvalidRequest as error:
             if not error.field.startswith(field):
                 self.found.amiss.append(("bad requests", f"{field} is malformed, and {error.field} was named"))
@@ -128,22 +129,22 @@ class Traffic:
             if asked.cancel is not None and age >= asked.cancel and not course.cancelled:
                 self._take_rounds(course)
                 course.phase = "while held" if course.held else self._phase(course) if age else "when submitted"
-                self.decoder.cancel(course.request_id)
+                called(self.decoder.cancel, course.request_id)
                 continue
             for start, ticks in asked.preempt if isinstance(self.decoder, Schedulable) else ():
                 if age == start and not course.held:
                     course.held = True
                     course.preempted += self._owns(course)  # else there is nothing to take
-                    self.decoder.preempt(course.request_id)
+                    called(self.decoder.preempt, course.request_id)
                 elif age == start + ticks and course.held:
                     course.held = False
-                    self.decoder.resume(course.request_id)
+                    called(self.decoder.resume, course.request_id)
 
     def _owns(self, course: Course) -> bool:
         """Whether a request has something to lose, as far as the decoder tells."""
         if isinstance(self.decoder, Inspectable):
             try:
-                self.decoder.inspect(course.request_id)
+                called(self.decoder.inspect, course.request_id, known=(KeyError,))
             except KeyError:
                 return False
         return True
@@ -154,14 +155,14 @@ class Traffic:
         if not isinstance(self.decoder, Inspectable):
             return "before a round"
         try:
-            length = self.decoder.inspect(course.request_id).length
+            length = called(self.decoder.inspect, course.request_id, known=(KeyError,)).length
         except KeyError:
             return "while waiting"
         return "while being filled" if length else "when let in"
 
     def _take_rounds(self, course: Course) -> None:
         if isinstance(self.decoder, Traced):
-            course.rounds = tuple(self.decoder.rounds(course.request_id))
+            course.rounds = tuple(called(self.decoder.rounds, course.request_id))
 
     def _hear(self, events: Iterable[Event]) -> None:
         events = list(events)
@@ -204,11 +205,11 @@ class Traffic:
         seen = None
         for course in self.live.values():
             try:
-                state = self.decoder.inspect(course.request_id)
+                state = called(self.decoder.inspect, course.request_id, known=(KeyError,))
             except KeyError:
                 self.found.waited += not course.held
                 continue
-            rounds = self.decoder.rounds(course.request_id)
+            rounds = called(self.decoder.rounds, course.request_id)
             tokens = (*course.request.prompt, *(t for r in rounds if r.sample == 0 for t in r.committed))
             seen = Looked(course.place, tokens[: state.length], state) if state.length else seen
         if seen is not None:

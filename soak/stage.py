@@ -18,6 +18,7 @@ from specqual.conformance.lab import Lab, Run
 from specqual.conformance.statistics.budget import ALPHA
 from specqual.contract import Inspectable, Schedulable, Scripted, Setup, Unsupported
 
+from .calls import called
 from .plan import Room
 
 DECISIONS = 1000  # times as many as `rounding` plans for in one run
@@ -82,6 +83,7 @@ class Stage:
     run: Run
     scale: float = 1.0
     behind: list[tuple[str, int]] = field(default_factory=list)
+    free: dict[str, int] = field(default_factory=dict)  # of the living decoder, when it was made or last lost some
     captured: int = 0  # graphs of the living decoder, behind its last epoch
     refused: str | None = None  # why no decoder can be had; asked once
     _kept: TemporaryDirectory[str] | None = None
@@ -163,14 +165,12 @@ class Stage:
         """The decoder that lives on; made when it is first asked for, and again behind `renew`."""
         if self._decoder is None:
             self._decoder = self._made()
-            self.behind.clear()
-            self.captured = 0
             self.free = self.resources()
         return self._decoder
 
     def resources(self) -> dict[str, int]:
         """What is free now; nothing where the decoder does not tell."""
-        return dict(self._decoder.resources()) if isinstance(self._decoder, Inspectable) else {}
+        return dict(called(self._decoder.resources)) if isinstance(self._decoder, Inspectable) else {}
 
     @property
     def twin(self) -> Any:
@@ -180,8 +180,10 @@ class Stage:
         return self._twin
 
     def renew(self) -> None:
-        """Leave both decoders as they are and go on with new ones: they failed, and may be in any state."""
+        """Leave both decoders as they are and go on with new ones: an epoch broke, and they may be in any state."""
         self._decoder = self._twin = None
+        self.behind.clear()
+        self.captured = 0
 
     def close(self) -> None:
         for decoder in (self._decoder, self._twin):

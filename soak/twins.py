@@ -10,6 +10,7 @@ from specqual.conformance.twin import look
 from specqual.contract import Proposal, Request, Round, ScriptContext, Scripted, SeedContract, Traced
 
 from .bench import Bench
+from .calls import called
 from .course import Looked
 
 FILL = 400  # ticks in which a prompt must be filled
@@ -25,9 +26,9 @@ def alone(bench: Bench) -> None:
             continue
         if not course.request.sampling.greedy and claims.seed is SeedContract.NONE:
             continue
-        twin.script(retold(course.rounds, course.request.n))
+        called(twin.script, retold(course.rounds, course.request.n))
         answer = serve(twin, [course.request])[0]
-        twin.script(None)
+        called(twin.script, None)
         bench.counts["requests served again, alone"] += 1
         for sample, (mine, theirs) in enumerate(zip(course.samples, answer.samples, strict=True)):
             told = list(theirs[: len(mine)] if course.cancelled else theirs)
@@ -70,12 +71,13 @@ def states(bench: Bench) -> None:
 
 def replayed(twin: Any, seen: Looked, claims: Any) -> Any:
     """The twin's state behind these tokens as a prompt, None where it never comes to be."""
-    request_id = twin.submit(Request(prompt=seen.tokens, max_tokens=2, ignore_eos="ignore_eos" in claims.sampling))
+    request = Request(prompt=seen.tokens, max_tokens=2, ignore_eos="ignore_eos" in claims.sampling)
+    request_id = called(twin.submit, request)
     try:
         for _ in range(FILL):
-            twin.step()
-            state = look(twin, request_id, 0)
-            if state is not None and twin.rounds(request_id) and state.length == len(seen.tokens):
+            called(twin.step)
+            state = called(look, twin, request_id, 0)
+            if state is not None and called(twin.rounds, request_id) and state.length == len(seen.tokens):
                 return state
         return None
     finally:
@@ -84,5 +86,5 @@ def replayed(twin: Any, seen: Looked, claims: Any) -> Any:
 
 def _end(twin: Any, request_id: int) -> None:
     with suppress(KeyError):
-        twin.cancel(request_id)
-    twin.step()
+        called(twin.cancel, request_id, known=(KeyError,))
+    called(twin.step)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from .glance import Glance, clock, glance, headline, words
 from .journal import Journal
+from .records import Finding
 
 HEARTBEAT = 60.0  # seconds between two lines
 LOOKED = 2.0  # seconds between two looks for violations
@@ -41,10 +42,11 @@ class Plain:
 
     def __init__(self, journal: Journal, console: Console, now: Callable[[], float] = monotonic) -> None:
         self._journal, self._console, self._now = journal, console, now
-        self._told, self._looked, self._known = 0.0, 0.0, 0
+        self._told, self._looked = 0.0, 0.0
+        self._seen: Finding | None = None  # the last one that needs no more telling
 
     def __enter__(self) -> "Plain":
-        self._told, self._known = self._now(), self._journal.wrong()
+        self._told, self._seen = self._now(), next(iter(self._journal.latest(1)), None)
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -61,10 +63,9 @@ class Plain:
             self._say(heartbeat(glance(self._journal)))
 
     def _news(self) -> None:
-        found = self._journal.violations(self._known)
-        for scenario, epoch, one in found:
-            self._say(f"VIOLATED {scenario} epoch {epoch}, {one.oracle}: {one.detail}")
-        self._known += len(found)
+        for one in self._journal.violations(self._seen):
+            self._say(str(one))
+            self._seen = one
 
     def _say(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)
@@ -119,6 +120,6 @@ def picture(journal: Journal) -> Panel:
     ):
         if texts:
             whole.add_row(Text.assemble(("\n" + name + "  ", "dim"), " · ".join(texts)))
-    for scenario, epoch, one in journal.violations(max(0, seen.violations - SHOWN)):
-        whole.add_row(Text(f"VIOLATED {scenario} epoch {epoch}, {one.oracle}: {one.detail}", "bold red"))
+    for one in journal.latest(SHOWN):
+        whole.add_row(Text(str(one), "bold red"))
     return Panel(whole, title=Text(f"specqual soak: {headline(journal.about)}"), title_align="left")

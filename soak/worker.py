@@ -2,24 +2,23 @@
 
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from time import monotonic, time
 
 import torch
 
-from specqual.conformance.drive import DecoderError
 from specqual.conformance.lab import Run
 from specqual.conformance.resolve import resolve
 from specqual.conformance.verdicts import Verdict
 
 from .about import About, Task
 from .chaos import PREFIX, Scene, drilled
-from .epoch import Played, heard, play
+from .epoch import Played, broken, heard, play
 from .gauges import Meter
-from .records import Epoch, Served, Violation
+from .records import Epoch, Served
 from .scenarios import SCENARIOS
 from .stage import GROUNDS, NoStage, Stage
 
@@ -38,42 +37,54 @@ class World:
         return self.stages[name]
 
     def play(self, task: Task, gauges: Callable[[dict[str, float]], None] | None = None) -> Played:
-        """Serve one epoch; `gauges` is called with gauges when they are due."""
-        if task[0].startswith(PREFIX):
-            return self.drill(task)
-        scenario = SCENARIOS[task[0]]
-        stage = self.stage(scenario.stage)
-        if gauges is None:
-            return play(stage, scenario, self.about.seed, task[1])
-        with suppress(NoStage, DecoderError):  # the epoch will say so
-            self.meter.decoders[stage.ground.name] = stage.decoder
-        played = play(stage, scenario, self.about.seed, task[1], heard(self.meter, gauges))
-        if self.meter.rests:
-            gauges(self.meter.at_rest())
-        return played
-
-    def drill(self, task: Task) -> Played:
-        """Put one kind of fault into decoders that are made for it."""
-        name, number = task
-        again = {**self.about.json(), "scenario": name, "epoch": number, "behind": []}
+        """Serve one epoch, whose bundles say how it is served again; `gauges` is called with gauges when they are due.
+        Whatever is raised on the way is in the epoch."""
+        drill = task[0].startswith(PREFIX)
+        stage = self.stage("nano" if drill else SCENARIOS[task[0]].stage)
+        behind = () if drill else tuple(stage.behind)
         try:
-            scene = Scene(self.run.make, self.stage("nano").setup, self.about.seed)
+            played = self._drilled(task, stage) if drill else self._served(task, stage, gauges)
         except NoStage as error:
-            return Played(Epoch(name, number, Verdict.SKIPPED, "", {f"skipped: {error}": 1}), 0.0)
-        except DecoderError as error:
-            told = Violation("decoder", str(error), again)
-            return Played(Epoch(name, number, Verdict.ERROR, "", violations=(told,)), 0.0)
-        found = drilled(name.removeprefix(PREFIX), scene, number)
-        located = (replace(one, bundle={**again, **one.bundle}) for one in found.violations)
-        return Played(replace(found, violations=tuple(located)), 0.0)
+            played = Played(Epoch(*task, Verdict.SKIPPED, "", {f"skipped: {error}": 1}), 0.0)
+        except Exception as error:
+            stage.renew()
+            self.meter.idle()
+            played = Played(broken(task, error), 0.0)
+        if gauges is not None and self.meter.rests:
+            gauges(self.meter.at_rest())
+        return self._located(played, behind)
+
+    def _served(self, task: Task, stage: Stage, gauges: Callable[[dict[str, float]], None] | None) -> Played:
+        """Serve and judge an epoch."""
+        scenario, number = SCENARIOS[task[0]], task[1]
+        if gauges is None:
+            return play(stage, scenario, self.about.seed, number)
+        self.meter.decoders[stage.ground.name] = stage.decoder
+        return play(stage, scenario, self.about.seed, number, heard(self.meter, gauges))
+
+    def _drilled(self, task: Task, stage: Stage) -> Played:
+        """Put one kind of fault into decoders that are made for it."""
+        scene = Scene(self.run.make, stage.setup, self.about.seed)
+        return Played(drilled(task[0].removeprefix(PREFIX), scene, task[1]), 0.0)
+
+    def _located(self, played: Played, behind: Sequence[Task]) -> Played:
+        """An epoch whose bundles say how it is served again."""
+        epoch = played.epoch
+        if not epoch.violations:
+            return played
+        again = self.about.again((epoch.scenario, epoch.number), behind)
+        located = (replace(v, bundle=None if v.bundle is None else {**again, **v.bundle}) for v in epoch.violations)
+        return replace(played, epoch=replace(epoch, violations=tuple(located)))
 
     def close(self) -> None:
         for stage in self.stages.values():
             stage.close()
 
 
-def main(connection: Connection, about: About, index: int) -> None:
-    """Serve epochs until the other end of the connection is closed."""
+def main(connection: Connection, about: About, index: int, folder: str) -> None:
+    """Serve epochs until the other end of the connection is closed. What is kept for a while lies in the folder, which
+    is whose who began this process: it may be killed, and then clears nothing up."""
+    tempfile.tempdir = folder
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends this process
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that it clears up
     torch.set_num_threads(1)

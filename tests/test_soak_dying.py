@@ -3,8 +3,10 @@
 import os
 import signal
 import sqlite3
+import tempfile
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +17,10 @@ from specqual.conformance.verdicts import Verdict
 from specqual.contract import Setup
 from specqual.decoder import make
 from specqual.soak.about import About
-from specqual.soak.journal import CUT, NAME, PROCESS, BadJournal, Journal
+from specqual.soak.journal import NAME, BadJournal, Journal
 from specqual.soak.mayhem import KILLS, Mayhem
 from specqual.soak.night import judged
-from specqual.soak.records import Epoch, Served
+from specqual.soak.records import CUT, PROCESS, Epoch, Served
 from specqual.soak.run import Soak
 
 ABOUT = About("optimised", Setup(target=fixtures.path("nano/dense")), 3, ("gaps",), 0.1)
@@ -73,6 +75,23 @@ def test_what_chaos_kills_is_no_death(tmp_path):
     journal = Journal.open(tmp_path / NAME)
     until(journal, lambda soak: mayhem.tick(soak)).run()
     assert not journal.noted(PROCESS) and judged(journal).decisions["traffic"].verdict is Verdict.EXACT
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_nothing_that_a_worker_kept_for_a_while_stays_behind(tmp_path, monkeypatch, killed):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    kept = []
+
+    def beat(soak: Soak) -> None:
+        kept.extend(Path(soak.folder).glob("specqual-soak-*/window/config.json"))
+        if kept and not soak.stopped:
+            soak.stop("enough")
+            if killed:
+                soak.team[0].process.kill()
+
+    journal = Journal.open(tmp_path / NAME)
+    Soak(replace(ABOUT, scenarios=("far",)), journal, 1, 120.0, beat).run()
+    assert kept and not [*tmp_path.glob("specqual-soak-*")]
 
 
 def test_a_worker_that_hangs_is_killed_and_named(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from specqual.soak.about import About
 from specqual.soak.journal import NAME, BadJournal, Journal
 from specqual.soak.night import judged
 from specqual.soak.page import Press
+from specqual.soak.records import DECODER, SUITE
 from specqual.soak.run import Soak
 from specqual.soak.worker import World
 
@@ -104,6 +105,65 @@ def test_a_journal_that_cannot_be_written_is_an_error_and_no_violation(tmp_path,
     monkeypatch.setattr(Journal, "begin", begin)
     assert main(["soak", "--minutes", "1", "--scenario", "gaps", "--report", str(tmp_path)]) == Status.ERROR
     assert "database or disk is full" in capsys.readouterr().err
+
+
+def test_a_resume_that_is_refused_says_that_and_nothing_else(tmp_path, capsys):
+    in_process(about(), Journal.open(tmp_path / NAME), 0)
+    assert main(["soak", "--minutes", "1", "--resume", "--seed", "9", "--report", str(tmp_path)]) == Status.OPEN
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("specqual: error:") and len(said.err.splitlines()) == 1
+    assert len(Journal.read(tmp_path / NAME).connection.execute("SELECT * FROM segments").fetchall()) == 1
+
+
+@pytest.mark.parametrize("option", ["--hours", "--minutes"])
+def test_a_run_of_no_length_is_refused_by_the_option_that_was_given(tmp_path, capsys, option):
+    assert main(["soak", option, "0", "--report", str(tmp_path / "none")]) == Status.OPEN
+    assert capsys.readouterr().err == f"specqual: error: {option}: must be more than none, got 0.0\n"
+
+
+def breaking(name, monkeypatch):
+    """Let one of our own functions, which judge what a decoder says, raise."""
+
+    def judge(*arguments):
+        return {}["a place that is not there"]
+
+    monkeypatch.setattr(f"specqual.soak.{name}", judge)
+
+
+@pytest.mark.parametrize("name", ["tokens.log_softmax", "twins.retold", "serving.Traffic._ready", "epoch.chance_of"])
+def test_a_mistake_of_the_suite_itself_is_an_error_and_not_the_decoders(tmp_path, monkeypatch, name):
+    journal = Journal.open(tmp_path / NAME)
+    breaking(name, monkeypatch)
+    in_process(about("optimised", "mixed"), journal, 1)
+    (one,) = journal.violations()
+    assert one.violation.oracle == SUITE
+    assert "KeyError: 'a place that is not there', raised at tests/test_soak_refused.py:" in one.violation.detail
+    decision = judged(journal).decisions["traffic"]
+    assert decision.verdict is Verdict.ERROR and "the suite itself failed 1 times in 1 of 1 epochs" in decision.detail
+    assert "the decoder" not in decision.detail
+
+
+@pytest.mark.parametrize("name", ["step", "submit", "rounds", "inspect", "resources", "counters", "cancel"])
+def test_whatever_a_decoder_raises_is_its_own_failure_with_the_place_that_raised(monkeypatch, name):
+    def raising(*arguments, **named):
+        return {}["a page"] if name not in ("inspect", "cancel") else 1 / 0
+
+    world = World(about("optimised", "storm"))
+    monkeypatch.setattr(world.stage("nano").decoder, name, raising)
+    epoch = world.play(("storm", 0)).epoch
+    world.close()
+    assert epoch.verdict is Verdict.ERROR
+    (one,) = epoch.violations
+    assert one.oracle == DECODER and f"{raising.__name__} raised " in one.detail
+    assert "raised at tests/test_soak_refused.py:" in one.detail
+
+
+def test_what_was_found_before_an_epoch_broke_is_kept(monkeypatch):
+    world = World(about(here("refusing")))
+    monkeypatch.setattr("specqual.soak.tokens.log_softmax", lambda row: 1 / 0)
+    epoch = world.play(("gaps", 0)).epoch
+    world.close()
+    assert epoch.verdict is Verdict.VIOLATED and {one.oracle for one in epoch.violations} == {"events", SUITE}
 
 
 def test_a_verdict_stands_where_the_disk_takes_neither_gauge_nor_page(tmp_path):

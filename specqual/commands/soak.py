@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from specqual.conformance.verdicts import Status
+from specqual.conformance.verdicts import Status, Verdict
 from specqual.contract import Rule
 
 
@@ -76,6 +76,7 @@ def followed(args: argparse.Namespace) -> int:
     about = asked(args)
     folder.mkdir(parents=True, exist_ok=True)
     journal, console = (Cramped if args.chaos else Journal).open(file), Console()
+    journal.agree(about.json() | about.made_with())
     press, mayhem = Press(journal, folder), Mayhem(about.seed) if args.chaos else None
     told: str | None = None
     with view(journal, console) as shown:
@@ -148,29 +149,35 @@ def replay(file: Path) -> int:
     """Serve the epoch of a bundle again: alone and, if nothing is amiss then, behind those that had gone before it."""
     import torch
 
-    from specqual.contract import Setup
     from specqual.soak.about import About
+    from specqual.soak.chaos import PREFIX
+    from specqual.soak.scenarios import SCENARIOS
     from specqual.soak.worker import World
 
     try:
         bundle = json.loads(file.read_text(encoding="utf-8"))
-        draft = None if bundle["draft"] is None else Path(bundle["draft"])
-        names = ("draft_length", "dtype", "options")
-        rule = Rule(bundle["rule"])
-        setup = Setup(target=Path(bundle["target"]), draft=draft, rule=rule, **{name: bundle[name] for name in names})
-        about = About(bundle["decoder"], setup, bundle["seed"], (bundle["scenario"],), bundle["scale"])
-        last, behind = (bundle["scenario"], bundle["epoch"]), [tuple(task) for task in bundle["behind"]]
+        about, last = About.of(bundle), (str(bundle["scenario"]), int(bundle["epoch"]))
+        if last[0] not in SCENARIOS and not last[0].startswith(PREFIX):
+            raise LookupError(f"there is no scenario {last[0]!r}")
+        behind, sought = about.behind(bundle), bundle.get("oracle")
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"--replay: {os.fspath(file)!r} is no bundle ({error})") from None
-    torch.set_num_threads(1)  # as the worker had it
-    for tasks in ([last], [*behind, last]):
+    torch.set_num_threads(1)  # as its worker had it
+    tried = [("alone", [last])] + ([(f"behind {len(behind):,} others", [*behind, last])] if behind else [])
+    for how, tasks in tried:
+        print(f"{last[0]}, epoch {last[1]}, {how}: ", end="", flush=True)
         world = World(about)
-        played = [world.play(task) for task in tasks][-1]
+        *_, played = (world.play(task) for task in tasks)
         world.close()
-        told = "alone" if len(tasks) == 1 else f"behind {len(behind)} others"
-        print(f"{last[0]}, epoch {last[1]}, {told}: {played.epoch.verdict}")
-        for one in played.epoch.violations:
+        print(played.epoch.verdict)
+        seen = played.epoch.violations
+        for one in seen:
             print(f"  {one.oracle}: {one.detail}")
-        if played.epoch.violations:
-            return Status.VIOLATED
-    return Status.CLEAN
+        if seen:
+            same = sought in (None, *(one.oracle for one in seen))
+            status = Status.VIOLATED if played.epoch.verdict is Verdict.VIOLATED else Status.ERROR
+            told = "reproduced" if same else f"something else went wrong than {sought} had found"
+            print(f"{told}; exit status {int(status)}")
+            return status
+    print(f"not reproduced, {' nor '.join(how for how, _ in tried)}; exit status {int(Status.OPEN)}")
+    return Status.OPEN
