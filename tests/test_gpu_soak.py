@@ -7,7 +7,8 @@ from .twins import run_definitions  # isort: split
 from specqual import fixtures
 from specqual.conformance.verdicts import Verdict
 from specqual.contract import Setup
-from specqual.soak.worker import About, World
+from specqual.soak.about import About
+from specqual.soak.worker import World
 
 from .test_gpu_graphs import WHERE
 
