@@ -87,6 +87,10 @@ def test_states_of_cached_prefixes_are_counted_where_they_are_asked_for(capsys: 
         assert main(options(LARGE, "32GiB", "--prefixes", prefixes)) == 0
         said.append(capsys.readouterr().out)
     assert ["4.219" in text for text in said] == [False, True]  # GiB, twice as many states
+    told = "without a prefix cache; with 256 chunks, the decoder's default, 2.440 GiB more (--prefixes 256)"
+    assert [told in text for text in said] == [True, False]
+    assert main(options(SMALL, "32GiB")) == 0
+    assert "prefix cache" not in capsys.readouterr().out  # which takes its room from the pages of the pool
 
 
 def test_a_target_may_go_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,8 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the sum for what is wanted, and what else fits; status 1 if the wanted does not fit."""
     from specqual.contract.checkpoint import read_draft, read_target
-    from specqual.decoder.gpu.budget import Load, Pair, budget, longest_context
+    from specqual.decoder.build import Options
+    from specqual.decoder.gpu.budget import Load, Pair, budget, longest_context, total
 
     memory = size_of(args.memory)
     target, quantisation = read_target(args.target)
@@ -65,6 +66,10 @@ def run(args: argparse.Namespace) -> int:
     table.add_row("sum", *(f"{size / GIB:.3f}" for size in totals.values()))
     table.add_row("left", *(f"{(memory - size) / GIB:.3f}" for size in totals.values()))
     console.print(table)
+    load, kept = next(iter(wanted.values())), Options().prefixes
+    if more := 0 if args.prefixes else total(pair, replace(load, prefixes=kept)) - total(pair, load):
+        told = f"without a prefix cache; with {kept} chunks, the decoder's default, {more / GIB:.3f} GiB more"
+        console.print(f"{told} (--prefixes {kept})")
 
     reach = Table("requests", *kinds, title=f"longest context in {memory / GIB:.2f} GiB")
     for batch in BATCHES:
