@@ -58,6 +58,10 @@ class Judge:
             self._passes.popitem(last=False)
         return self._passes[key]
 
+    def forget(self) -> None:
+        """Drop all passes that are remembered."""
+        self._passes.clear()
+
     def _reaching(self, ids: Sequence[int]) -> Forward:
         """A pass whose first tokens are these: the rows of a longer one are the same, because no token looks ahead."""
         key = tuple(ids)

@@ -71,6 +71,7 @@ def play(stage: Stage, scenario: Scenario, seed: int, number: int, told: Told = 
         evidence = ()
     bench.amiss += [(oracle, detail, None) for oracle, detail in traffic.found.amiss]
     counts, histograms = counted(traffic.found, plan, stage.room.limits.max_context)
+    stage.judge.forget()  # no other epoch asks for these passes, and hundreds of MB of them would look like a leak
     told("judged", bench.worst)
     violations = tuple(found(bench))
     worst = (Verdict.VIOLATED, Verdict.ERROR)
