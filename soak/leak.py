@@ -2,11 +2,17 @@
 
 What is free at rest, and how many objects there are behind the same traffic, is exact and an epoch's own business. The
 memory of a process is noisy, and has a bound: `BOUND`, on the slope that Theil and Sen's estimator finds behind the
-warm-up.
+warm-up. Source: P. K. Sen, Estimates of the regression coefficient based on Kendall's tau, 1968; of several processes
+together, R. M. Hirsch and others, Techniques of trend analysis for monthly water quality data, 1982.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
+
+import numpy as np
 
 from specqual.conformance.verdicts import Decision, Verdict
 
@@ -14,7 +20,7 @@ BOUND = 1.0  # MB of growth that 10,000 requests may bring
 PER = 10_000  # requests
 WARM_SHARE = 0.2  # of a life, in which pools, caches and what is remembered fill up
 WARM_REQUESTS = 2_000  # at least
-MOST_POINTS = 1_000  # of one slope, which looks at all pairs of them
+MOST_POINTS = 1_000  # of all lives together: all pairs within each of them are looked at
 FEWEST_POINTS = 24  # behind the warm-up
 FEWEST_REQUESTS = 2_000  # behind the warm-up
 ALLOCATOR = 4.0  # MB; a process gains or loses as much by the way its allocator keeps free memory
@@ -24,11 +30,12 @@ Points = Sequence[tuple[float, float]]
 """(requests served so far, megabytes) of one process, from its start on."""
 
 
-def warm(places: Sequence[float]) -> int:
-    """The first of these rising request counts of one life that lies behind its warm-up; their number if none does."""
+def warm(places: Sequence[float], least: float) -> int:
+    """The first of these rising request counts of one life that lies behind its warm-up, of so many requests at least;
+    their number if none does."""
     if not places:
         return 0
-    edge = max(places[0] + WARM_REQUESTS, places[0] + WARM_SHARE * (places[-1] - places[0]))
+    edge = max(places[0] + least, places[0] + WARM_SHARE * (places[-1] - places[0]))
     return next((index for index, place in enumerate(places) if place >= edge), len(places))
 
 
@@ -50,40 +57,64 @@ class Slope:
         return f"{self.middle:.3g} MB per {PER:,} requests ({self.low:.3g} to {self.high:.3g})"
 
 
-def slope_of(points: Points) -> Slope:
-    """Theil and Sen's slope of memory against requests."""
-    from scipy.stats import theilslopes
-
-    served, held = zip(*points[:: -(-len(points) // MOST_POINTS)], strict=True)
-    found = theilslopes(held, served, CONFIDENCE)
-    middle, low, high = (PER * float(value) for value in (found.slope, found.low_slope, found.high_slope))
-    return Slope(middle, low, high, served[-1] - served[0])
-
-
-def growth(lives: Sequence[Points]) -> Decision:
-    """Whether memory stays within `BOUND` MB per 10,000 requests, by the slope of each process behind its warm-up.
-
-    VIOLATED where a slope is surely beyond it in each half of a process's time: a step to the largest batch so far is
-    in one of them. HOLDS where the intervals of all processes that served long enough lie below; else INCONCLUSIVE.
-    """
-    judged = list[Slope]()
+def slope_of(*lives: Points) -> Slope | None:
+    """Theil and Sen's slope of memory against requests: the median over all pairs of readings of one and the same life,
+    with the interval that the variance of Kendall's S gives, summed over the lives. None where no life has two."""
+    stride = max(1, -(-sum(map(len, lives)) // MOST_POINTS))
+    slopes, variance, requests = list[np.ndarray](), 0.0, 0.0
     for life in lives:
-        points = life[warm([requests for requests, _ in life]) :]
-        if len(points) < FEWEST_POINTS or points[-1][0] - points[0][0] < FEWEST_REQUESTS:
+        points = np.array(life[::stride], dtype=np.float64).reshape(-1, 2)  # [n, 2]
+        one, other = np.triu_indices(len(points), 1)
+        apart = points[other] - points[one]  # [n (n - 1) / 2, 2]
+        slopes.append(apart[apart[:, 0] > 0, 1] / apart[apart[:, 0] > 0, 0])
+        ties = [*Counter(points[:, 0]).values()], [*Counter(points[:, 1]).values()]
+        variance += (spread(len(points)) - sum(spread(size) for sizes in ties for size in sizes)) / 18
+        requests += points[-1, 0] - points[0, 0] if len(points) else 0.0
+    found = np.sort(np.concatenate(slopes)) if slopes else np.empty(0)
+    if not len(found):
+        return None
+    away = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * sqrt(max(variance, 0.0))
+    low = max(round((len(found) - away) / 2) - 1, 0)
+    high = min(round((len(found) + away) / 2), len(found) - 1)
+    return Slope(PER * float(np.median(found)), PER * float(found[low]), PER * float(found[high]), requests)
+
+
+def spread(size: int) -> int:
+    """Eighteen times the variance of Kendall's S of so many readings without order."""
+    return size * (size - 1) * (2 * size + 5)
+
+
+def growth(lives: Sequence[Points], least: float = WARM_REQUESTS) -> Decision:
+    """Whether memory stays within `BOUND` MB per 10,000 requests, by slopes behind a warm-up of `least` requests.
+
+    VIOLATED where the slope of one process is surely beyond it, as a whole and in each half of its time: a step to the
+    largest batch so far is in one of them. HOLDS where that of all processes together lies below, and no single one's
+    surely beyond: they are made alike and serve traffic that is drawn alike, so they grow alike, and the pairs of one
+    process say as much of that as those of another. Else INCONCLUSIVE.
+    """
+    least = max(least, WARM_REQUESTS)
+    judged = list[Points]()
+    beyond = list[Slope]()
+    for life in lives:
+        points = life[warm([requests for requests, _ in life], least) :]
+        slope = slope_of(points)
+        if slope is None:
             continue
-        try:
-            slope = slope_of(points)
-        except ImportError:
-            return Decision(Verdict.SKIPPED, "the slope of memory needs scipy: pip install specqual[soak]")
-        middle = len(points) // 2
-        if slope.sure and slope_of(points[:middle]).sure and slope_of(points[middle:]).sure:
+        judged.append(points)
+        if len(points) < FEWEST_POINTS or slope.requests < FEWEST_REQUESTS or not slope.sure:
+            continue
+        halves = slope_of(points[: len(points) // 2]), slope_of(points[len(points) // 2 :])
+        if all(half is not None and half.sure for half in halves):
             return Decision(Verdict.VIOLATED, f"memory grows by {slope}, over {slope.requests:,.0f} of them")
-        judged.append(slope)
-    if not judged:
-        few = f"{FEWEST_REQUESTS:,} requests behind a warm-up of {WARM_REQUESTS:,} without another decoder being made"
+        beyond.append(slope)
+    pooled = slope_of(*judged)
+    if pooled is None or sum(map(len, judged)) < FEWEST_POINTS or pooled.requests < FEWEST_REQUESTS:
+        few = f"{FEWEST_REQUESTS:,} requests behind a warm-up of {least:,.0f} without another decoder being made"
         return Decision(Verdict.INCONCLUSIVE, f"no process served {few}")
-    worst = max(judged, key=lambda slope: slope.high)
-    told = f"memory grows by {worst} in the worst of {len(judged)} processes"
-    if worst.high > BOUND:
+    told = f"memory grows by {pooled}, over {pooled.requests:,.0f} of them in {len(judged)} processes"
+    if pooled.high > BOUND:
         return Decision(Verdict.INCONCLUSIVE, f"{told}: that is not surely below {BOUND:g}, nor surely above")
-    return Decision(Verdict.HOLDS, told, delta=max(worst.high, 0.0))
+    if beyond:
+        worst = max(beyond, key=lambda slope: slope.low)
+        return Decision(Verdict.INCONCLUSIVE, f"{told}; of one alone by {worst}, which may be a step")
+    return Decision(Verdict.HOLDS, told, delta=max(pooled.high, 0.0))

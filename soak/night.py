@@ -14,7 +14,7 @@ from .hazards import UNSEEN
 from .journal import Journal
 from .records import CUT, DECODER, PROCESS, SUITE, Violation
 from .scenarios import SCENARIOS
-from .series import lives, memory
+from .series import a_deck, lives, memory
 
 LAWS = 0.5 * ALPHA  # of the error budget of a run
 CONTEXTS = 64  # laws that a run may test: those that it never came to bet nothing
@@ -102,7 +102,7 @@ def judged(journal: Journal) -> Night:
         "traffic": _traffic(journal, rows, counts),
         "laws": _laws(laws, total),
         "hazards": _hazards(journal, rows),
-        "memory": memory(lives(journal)),
+        "memory": memory(lives(journal), a_deck(journal)),
         **({"chaos": _chaos(journal, drills)} if drills else {}),
     }
     return Night(decisions, counts, laws, total)

@@ -136,7 +136,7 @@ class Press:
         """Render the page anew, if it is time to."""
         began = self.now()
         if began >= self._next:
-            with suppress(sqlite3.Error):  # which is the run's own trouble
+            with suppress(Exception):  # the run goes on, and has another page at its end, where nothing is suppressed
                 self.print(running=True)
             self._next = self.now() + max(PAGES, 20 * (self.now() - began))
 

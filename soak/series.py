@@ -11,6 +11,7 @@ from specqual.conformance.verdicts import Decision
 from .gauges import AT_REST
 from .journal import Journal
 from .leak import growth
+from .scenarios import SCENARIOS, deck
 
 SILENT = 120.0  # seconds in which a run that goes on says something
 Moment = tuple[float, Mapping[str, float]]
@@ -102,8 +103,15 @@ def _by_worker(rows: Iterable[tuple[int, float, str, float]]) -> Iterator[tuple[
     yield from found.items()
 
 
-def memory(all_lives: Sequence[Life]) -> Decision:
-    """The verdict on the memory of all processes, at rest where it was read so."""
+def a_deck(journal: Journal) -> float:
+    """Requests of one deck of epochs, by how many an epoch had so far: a process has met every scenario behind it."""
+    scenarios = [SCENARIOS[name] for name in journal.about.get("scenarios", ()) if name in SCENARIOS]
+    (epochs,) = journal.connection.execute("SELECT count(*) FROM epochs").fetchone()
+    return len(deck(0, 0, scenarios)) * journal.counts().get("requests", 0) / max(epochs, 1)
+
+
+def memory(all_lives: Sequence[Life], least: float = 0.0) -> Decision:
+    """The verdict on the memory of all processes, at rest where it was read so, behind `least` requests of each."""
     own = [life.settled() for life in all_lives]
     read = [life.of("requests", AT_REST) or life.of("requests", "memory") for life in own]
-    return growth([[(requests, held) for _, requests, held in moments] for moments in read])
+    return growth([[(requests, held) for _, requests, held in moments] for moments in read], least)

@@ -165,6 +165,14 @@ def test_a_black_box_is_judged_by_its_tokens_and_not_asked_for_hazards_that_it_d
     assert journal.counts()["tokens judged"] > 0
 
 
+def test_what_the_judge_remembers_of_an_epoch_is_gone_behind_it():
+    """Passes over long sequences take a hundred megabytes, and would come and go in what the process is judged by."""
+    world = World(about("mixed"))
+    assert world.play(("mixed", 0)).epoch.counts["tokens judged"] > 0
+    assert not world.stage("nano").judge._passes
+    world.close()
+
+
 def test_graphs_that_thrash_are_found_once_they_should_have_settled():
     world = World(about("gaps", decoder="specqual.mutants.graphs:m25g"))
     found = [world.play(("gaps", number)).epoch for number in range(5)]

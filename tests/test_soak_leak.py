@@ -1,8 +1,13 @@
 """Memory that grows is found, and what only fluctuates is not called growth."""
 
+from bisect import bisect_left
+from itertools import combinations
+from math import sqrt
 from random import Random
+from statistics import median
 
 import pytest
+from scipy.stats import norm, theilslopes
 
 from specqual.conformance.verdicts import Verdict
 from specqual.soak import leak
@@ -39,6 +44,62 @@ def test_a_noisy_series_and_a_short_one_stay_open():
     assert leak.growth([life(0.0, 60.0)]).verdict is Verdict.INCONCLUSIVE
     assert leak.growth([life(9.0)[:60]]).verdict is Verdict.INCONCLUSIVE
     assert leak.growth([]).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_slope_of_one_life_is_that_of_scipy(seed):
+    chance = Random(seed)
+    places = sorted(chance.randint(0, 300) for _ in range(chance.randint(8, 60)))
+    held = [chance.choice((chance.gauss(0, 1) + 0.01 * place, float(chance.randint(0, 3)))) for place in places]
+    found = leak.slope_of([*zip(map(float, places), held, strict=True)])
+    expected = theilslopes(held, places, leak.CONFIDENCE)
+    told = (expected.slope, expected.low_slope, expected.high_slope)
+    assert (found.middle, found.low, found.high) == pytest.approx([leak.PER * value for value in told])
+
+
+def test_the_interval_of_several_lives_is_that_of_their_sum():
+    lives = [life(1.0, 3.0, seed)[: 30 + 10 * seed] for seed in range(3)]
+    slopes = sorted((b - a) / (m - n) for one in lives for (n, a), (m, b) in combinations(one, 2))
+    away = norm.ppf(0.5 + leak.CONFIDENCE / 2) * sqrt(sum(n * (n - 1) * (2 * n + 5) / 18 for n in map(len, lives)))
+    found = leak.slope_of(*lives)
+    assert bisect_left(slopes, found.low / leak.PER) == pytest.approx((len(slopes) - away) / 2, abs=2)
+    assert bisect_left(slopes, found.high / leak.PER) == pytest.approx((len(slopes) + away) / 2, abs=2)
+    assert found.middle == pytest.approx(leak.PER * median(slopes))
+    assert found.requests == sum(one[-1][0] - one[0][0] for one in lives)
+
+
+def test_lives_that_say_too_little_alone_hold_together():
+    """Most have an interval that reaches beyond the bound; that of the pairs within all of them does not."""
+    short = [life(0.0, 2.0, seed)[:200] for seed in range(40)]
+    assert sum(leak.growth([one]).verdict is Verdict.INCONCLUSIVE for one in short) > 30
+    found = leak.growth(short)
+    assert found.verdict is Verdict.HOLDS and "in 40 processes" in found.detail
+
+
+def test_a_life_that_is_short_spoils_no_long_one():
+    long = [(40.0 * k, 300.0 + 0.1 * (k % 3)) for k in range(2_000)]
+    assert leak.growth([long]).verdict is Verdict.HOLDS
+    assert leak.growth([long, life(0.0, 60.0)[:150]]).verdict is Verdict.HOLDS
+
+
+def test_lives_are_compared_with_themselves_only():
+    """The second takes a hundred megabytes more from its start on, and neither grows."""
+    assert leak.growth([life(0.0), [(n + 9_000, mb + 100) for n, mb in life(0.0)]]).verdict is Verdict.HOLDS
+
+
+def test_a_leak_of_one_life_is_not_lost_among_sound_ones():
+    sound = [life(0.0, 0.2, seed) for seed in range(8)]
+    assert leak.growth(sound).verdict is Verdict.HOLDS
+    assert leak.growth([*sound, life(9.0, 0.2)]).verdict is Verdict.VIOLATED
+    found = leak.growth([*sound, life(4.5, 0.2)])  # sure as a whole; a half may be the allocator's
+    assert found.verdict is Verdict.INCONCLUSIVE and "of one alone by 4.5" in found.detail
+
+
+def test_a_warm_up_is_as_long_as_it_is_said_to_be():
+    filling = [(n, 300 + 40 * min(n / 9_000, 1)) for n in (40.0 * k for k in range(1_000))]
+    assert leak.growth([filling[:400]], 2_000).verdict is Verdict.INCONCLUSIVE
+    assert leak.growth([filling[:400]], 9_000).verdict is Verdict.HOLDS
+    assert "warm-up of 17,000" in leak.growth([filling[:400]], 17_000).detail
 
 
 def test_what_an_allocator_moves_is_no_leak():

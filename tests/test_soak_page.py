@@ -107,6 +107,14 @@ def test_a_press_prints_now_and_then_and_takes_little_of_the_time(tmp_path):
     assert press.print(running=False).status == 2 and glance(journal).log10_e == pytest.approx(-0.00675, rel=1e-3)
 
 
+def test_a_page_that_cannot_be_rendered_ends_no_run_and_is_told_at_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("specqual.soak.page.charts", lambda *arguments: 1 / 0)
+    press = Press(Journal.open(written(tmp_path, minutes=4)), tmp_path, iter([0.0, PAGES, PAGES, PAGES]).__next__)
+    press.tick()
+    with pytest.raises(ZeroDivisionError):
+        press.print(running=False)
+
+
 def test_the_page_of_a_run_is_had_without_serving_anything(tmp_path, capsys):
     written(tmp_path, minutes=4)
     assert main(["soak", "--page", "--report", str(tmp_path)]) == 2

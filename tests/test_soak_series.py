@@ -12,7 +12,7 @@ from specqual.soak.glance import clock, glance, words
 from specqual.soak.journal import Journal
 from specqual.soak.night import judged
 from specqual.soak.records import Epoch, Increment, Served
-from specqual.soak.series import Life, Segments, lives, memory, segments
+from specqual.soak.series import Life, Segments, a_deck, lives, memory, segments
 
 from .soak_journals import START, written
 
@@ -47,6 +47,20 @@ def test_no_time_passes_between_two_segments(journal):
 def test_memory_is_judged_from_the_journal(journal, tmp_path):
     assert memory(lives(journal)).verdict is Verdict.HOLDS
     assert memory(lives(Journal.read(written(tmp_path, slope=9.0)))).verdict is Verdict.VIOLATED
+
+
+def test_a_warm_up_takes_one_deck_of_epochs(tmp_path):
+    """Two decks of nine epochs, of a hundred requests each."""
+    journal = Journal.open(tmp_path / "soak.sqlite")
+    segment = journal.begin({"seed": 1, "scenarios": ["mixed", "gaps", "chaos: the consumer is slow"]})
+    assert a_deck(journal) == 0
+    for number in range(18):
+        journal.add(segment, Epoch("mixed", number, "EXACT", "", {"requests": 100}), Served(0, number, 1.0, 0.0))
+    assert a_deck(journal) == 900
+    for moment in range(300):  # caches fill for two thirds of the time
+        journal.gauge(0, {"requests": 50.0 * moment, "memory": 300 + 0.2 * min(moment, 200)}, START + 10 * moment)
+    assert memory(lives(journal), 10_000).verdict is Verdict.HOLDS
+    assert memory(lives(journal), 0).verdict is not Verdict.HOLDS
 
 
 def test_a_decoder_that_is_made_late_is_no_leak(tmp_path):
