@@ -14,12 +14,13 @@ import torch
 from .interpreter import DEVICE  # isort: split
 
 from benchmarks.gpu import __main__ as entry
-from benchmarks.gpu import peer
+from benchmarks.gpu import attention, peer
 from benchmarks.gpu.clock import Clock, trials_of
 from benchmarks.gpu.derived import Goal, speeds
 from benchmarks.gpu.groups import GROUPS, group_of
 from benchmarks.gpu.moved import Cell, draft_bytes, round_bytes, step_bytes
 from benchmarks.gpu.rig import Rig, drafter_of, place, pools, target_of
+from benchmarks.gpu.scene import scene_of
 from benchmarks.gpu.session import Session
 from benchmarks.gpu.synthetic import synthetic_draft, synthetic_target
 from benchmarks.results import Spread
@@ -57,6 +58,7 @@ def test_every_part_runs_and_the_page_stands_alone(
     assert not re.search(r"https?:|src=|<link|<script|@import|url\(", page)
     for title in (
         "Target steps and rounds",
+        "Attention of one layer by back end",
         "Memory, GiB",
         "Transformers on the same weights",
         "Trained small fixtures",
@@ -70,6 +72,8 @@ def test_every_trial_is_kept_and_speculation_changes_no_greedy_token(dry: Path) 
     for cell in found["speed"]["cells"]:
         assert all(len(seconds) == 2 for seconds in cell["seconds"].values())  # one trial, early and late
     assert found["small"][0]["same output"] == found["small"][0]["batch"]
+    assert {cell["name"] for cell in found["attention"]} == {"target, a step", "target, a round", "drafter, a block"}
+    assert all(cell["seconds"].keys() == {"own", "sdpa"} for cell in found["attention"])
 
 
 def test_a_part_that_fails_says_why_and_the_others_go_on(tmp_path: Path) -> None:
@@ -136,6 +140,19 @@ def test_transformers_says_what_the_kernels_say_on_the_same_synthetic_weights() 
     with torch.inference_mode():
         theirs = peer.model_of(where, rig.device)(torch.tensor([ids], device=rig.device)).logits[0].float()
     assert torch.corrcoef(torch.stack([mine.float().flatten(), theirs.flatten()]))[0, 1] > 0.99
+
+
+def test_attention_side_by_side_is_the_same_attention() -> None:
+    session = Session.of("nano/hybrid", torch.device(DEVICE), 2, 33)
+    rig = session.rig(True)
+    with scene_of(rig, session.store(rig), 2, 33, 0) as scene:
+        for one in attention.passes(rig):
+            torch.manual_seed(3)
+            found = {name: body() for name, body in attention.bodies(rig, scene, one)}
+            assert len(found["own"]) == len(one.streams)
+            for mine, theirs in zip(found["own"], found["sdpa"], strict=True):
+                assert mine.shape == (2 * one.rows, one.heads, one.streams[0].head_dim)
+                torch.testing.assert_close(mine, theirs, atol=0.02, rtol=0.02)
 
 
 def test_arms_take_turns_and_ratios_stay_within_a_trial() -> None:

@@ -59,7 +59,7 @@ DRY = Sizes("nano/hybrid", ("graphs", "whole rounds"), (1,), (33,), 1, 16, 1, 0,
 
 def parts(sizes: Sizes, device: torch.device, limit: Callable[[float], None]) -> Mapping[str, Part]:
     """All parts by name, in the order in which they are run; `limit` gives the process so much of the memory."""
-    from . import breakdown, memory, peer, small, speed
+    from . import attention, breakdown, memory, peer, small, speed
     from .session import Session
 
     clock = Clock(device, sizes.trials, sizes.warm)
@@ -94,6 +94,10 @@ def parts(sizes: Sizes, device: torch.device, limit: Callable[[float], None]) ->
             for batch in dict.fromkeys((sizes.batches[0], sizes.batches[-1]))
         ]
 
+    def side_by_side(keep: speed.Keep) -> list[dict[str, Any]]:
+        rig, ends = session.rig(True), dict.fromkeys((sizes.batches[0], sizes.batches[-1]))
+        return attention.measure(rig, session.store(rig), clock, [*ends], context, sizes.times)
+
     def compared(keep: speed.Keep) -> dict[str, Any]:
         session.drop()
         limit(math.inf)  # bfloat16 weights do not fit into what we are limited to
@@ -111,6 +115,7 @@ def parts(sizes: Sizes, device: torch.device, limit: Callable[[float], None]) ->
         "memory": held,
         "speed": lambda keep: timed(True, sizes.batches, keep),
         "breakdown": broken_down,
+        "attention": side_by_side,
         "stored": lambda keep: timed(False, sizes.batches[:1], keep),
         "small": served,
         "transformers": compared,

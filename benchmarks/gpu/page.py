@@ -91,6 +91,20 @@ def yield_lines(results: Results) -> list[tuple[str, ...]]:
     ]
 
 
+def attention_lines(results: Results) -> list[tuple[str, ...]]:
+    """Microseconds of one layer by back end."""
+    return [
+        (
+            f"{cell['name']}, {name}",
+            str(cell["batch"]),
+            f"{cell['context']:,}",
+            told(spread_of(seconds), 1e6 / cell["layers"]),
+        )
+        for cell in results.get("attention", ())
+        for name, seconds in cell["seconds"].items()
+    ]
+
+
 def memory_lines(results: Results) -> list[tuple[str, ...]]:
     if "memory" not in results:
         return []
@@ -187,6 +201,7 @@ def tables(results: Results) -> list[tuple[str, Sequence[str], list[tuple[str, .
     found = [
         ("Target steps and rounds", SPEED_COLUMNS, speed_lines(results)),
         ("Tokens per second by acceptance length", yields, yield_lines(results)),
+        ("Attention of one layer by back end", ("attention of", "batch", "context", "µs"), attention_lines(results)),
         ("Memory, GiB", ("what", "planned", "found"), memory_lines(results)),
         ("Transformers on the same weights, batch 1", ("what", "found"), peer_lines(results)),
         ("Trained small fixtures", SMALL_COLUMNS, small_lines(results)),
