@@ -20,6 +20,7 @@ from specqual.decoder.engine import Engine
 from specqual.mutants.planting import black_box
 from specqual.soak.about import About
 from specqual.soak.epoch import play
+from specqual.soak.hazards import UNSEEN
 from specqual.soak.journal import NAME, BadJournal, Journal
 from specqual.soak.night import judged
 from specqual.soak.records import Epoch, Served
@@ -171,6 +172,16 @@ def test_what_the_judge_remembers_of_an_epoch_is_gone_behind_it():
     assert world.play(("mixed", 0)).epoch.counts["tokens judged"] > 0
     assert not world.stage("nano").judge._passes
     world.close()
+
+
+def test_hazards_that_are_waived_are_named_while_others_are_still_to_come(tmp_path):
+    journal = Journal.open(tmp_path / "one")
+    told = {f"{UNSEEN}preemptions": 3, "waited for room": 1}
+    journal.add(journal.begin(about("pressure").json()), Epoch("pressure", 0, "EXACT", "", told), Served(0, 0.0, 1, 0))
+    hazards = judged(journal).decisions["hazards"]
+    assert hazards.verdict is Verdict.INCONCLUSIVE
+    missing, _, waived = hazards.detail.partition("; not to be had of this decoder: ")
+    assert waived == "preemptions" and "preemptions" not in missing and "cancellations (pressure)" in missing
 
 
 def test_graphs_that_thrash_are_found_once_they_should_have_settled():
