@@ -66,16 +66,18 @@ class About:
 
     def on(self, stage: str) -> Iterator[Task]:
         """All epochs of the run on one stage in order, without end; none where none of its scenarios stands there."""
-        here = {name for name in self.scenarios if name in SCENARIOS and SCENARIOS[name].stage == stage}
+        here = {name for name in self.scenarios if stage_of((name, 0)) == stage}
         return (task for task in self.tasks() if task[0] in here) if here else iter(())
 
     def again(self, task: Task, behind: Sequence[Task] = ()) -> dict[str, Any]:
-        """What serves an epoch again. The epochs that its decoder had served before it, which stood on the same stage,
-        are ranges, first and last, of their places among all of the run there: in the order in which it had them."""
-        places = dict[Task, int]()
-        if behind:
+        """What serves an epoch again. Those of the epochs `behind` it that stood on the same stage, and so had the same
+        decoder, are ranges, first and last, of their places among all of the run there, in the order in which they were
+        served."""
+        places, stage = dict[Task, int](), stage_of(task)
+        behind = [one for one in behind if stage is not None and stage_of(one) == stage]
+        if stage is not None and behind:
             wanted = {*behind}
-            for place, one in enumerate(self.on(SCENARIOS[task[0]].stage)):
+            for place, one in enumerate(self.on(stage)):
                 if one in wanted:
                     places[one] = place
                     if len(places) == len(wanted):
@@ -100,6 +102,11 @@ class About:
             **{name: told[name] for name in ("draft_length", "dtype", "options")},
         )
         return cls(told["decoder"], setup, told["seed"], tuple(told["scenarios"]), told["scale"])
+
+
+def stage_of(task: Task) -> str | None:
+    """The stage that an epoch is served on; None of a drill, which makes decoders of its own."""
+    return SCENARIOS[task[0]].stage if task[0] in SCENARIOS else None
 
 
 def ranges(places: Iterable[int]) -> list[list[int]]:

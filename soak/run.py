@@ -17,7 +17,7 @@ from typing import Any
 
 from specqual.conformance.verdicts import Verdict
 
-from .about import About, Task
+from .about import About, Task, stage_of
 from .epoch import LONGEST
 from .journal import Journal
 from .records import CUT, DECODER, PROCESS, Epoch, Finding, Served, Violation
@@ -28,6 +28,7 @@ HUNG = 2 * LONGEST  # seconds without an end behind which a worker, whose own de
 LEAVE = 5.0  # seconds that a worker has to leave
 BUNDLES = "violations"  # folder beside the journal, with a file that --replay takes for each
 TRIES = 2  # of an epoch whose worker dies
+NOTHING: Task = ("", 0)  # what a worker is at that is at nothing
 BEAT = 0.5  # seconds between two looks at the clock
 
 
@@ -41,11 +42,21 @@ class Worker:
     task: Task | None = None
     since: float = 0.0
     killed: bool = False  # on purpose
+    behind: list[Task] = field(default_factory=list)  # epochs of the decoders that live in it
 
     def give(self, task: Task) -> None:
         self.task, self.since = task, time()
         with suppress(BrokenPipeError):  # it is gone, as its connection will say
             self.connection.send(task)
+
+    def served(self, epoch: Epoch) -> None:
+        """It has nothing to do. Where an epoch broke, the next one on its stage has a new decoder."""
+        task = (epoch.scenario, epoch.number)
+        if any(one.verdict is Verdict.ERROR for one in epoch.violations):
+            self.behind = [one for one in self.behind if stage_of(one) != stage_of(task)]
+        elif epoch.verdict is not Verdict.SKIPPED:
+            self.behind.append(task)
+        self.task = None
 
     @property
     def hung(self) -> bool:
@@ -141,7 +152,7 @@ class Soak:
                 self.journal.gauge(worker.index, said[1])
         else:
             self._record(said[1], said[2])
-            worker.task = None
+            worker.served(said[1])
             if said[1].verdict is Verdict.SKIPPED:
                 self.skipped.add(said[1].scenario)
                 if self.skipped.issuperset(self.about.scenarios):
@@ -155,9 +166,10 @@ class Soak:
         self._unwritten.append(write)
         self._write()
 
-    def _note(self, task: Task, oracle: str, told: str) -> None:
-        """Record what happened to the process that served an epoch."""
-        one = self._violation(task, oracle, told)
+    def _note(self, worker: Worker, oracle: str, told: str) -> None:
+        """Record what happened to the process that serves an epoch."""
+        task = worker.task or NOTHING
+        one = Violation(oracle, told, self.about.again(task, worker.behind))
         self._unwritten.append(lambda: self.journal.note(*task, one))
         self._write()
 
@@ -180,29 +192,27 @@ class Soak:
         for worker in team:
             if worker.task is not None:
                 told = f"had no end {time() - worker.since:.0f} seconds behind its beginning, when the time was up"
-                self._note(worker.task, CUT, told)
+                self._note(worker, CUT, told)
 
     def _replaced(self, worker: Worker) -> Worker:
         """A new process for one that is gone, which is noted unless it was killed on purpose."""
-        hung, task, process = worker.hung, worker.task or ("", 0), worker.process
+        hung, task, process = worker.hung, worker.task or NOTHING, worker.process
         process.join(LEAVE)  # its connection is closed a little before it has ended
         worker.end()
         died = f"process {process.pid} ended with status {process.exitcode}"
         told = f"heard nothing for {HUNG:.0f} seconds, and killed: {died}" if hung else died
         if not worker.killed:
-            self._note(task, PROCESS, f"{told}, {time() - worker.since:.0f} seconds behind the beginning of an epoch")
+            self._note(worker, PROCESS, f"{told}, {time() - worker.since:.0f} seconds behind the beginning of an epoch")
         if worker.task is not None:
             self.died[task] = self.died.get(task, 0) + 1
             if self.died[task] < TRIES:
                 self._again.append(task)
             else:
-                one = self._violation(task, DECODER, f"its process died {TRIES} times; the last time, {told}")
+                often = f"its process died {TRIES} times; the last time, {told}"
+                one = Violation(DECODER, often, self.about.again(task, worker.behind))
                 epoch = Epoch(*task, Verdict.ERROR, "", violations=(one,))
                 self._record(epoch, Served(worker.index, worker.since, time() - worker.since, 0.0))
         return self._started(worker.index)
-
-    def _violation(self, task: Task, oracle: str, told: str) -> Violation:
-        return Violation(oracle, told, self.about.again(task))
 
 
 def file_bundles(folder: Path, kept: Iterable[Finding]) -> None:

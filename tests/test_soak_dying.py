@@ -20,8 +20,8 @@ from specqual.soak.about import About
 from specqual.soak.journal import NAME, BadJournal, Journal
 from specqual.soak.mayhem import KILLS, Mayhem
 from specqual.soak.night import judged
-from specqual.soak.records import CUT, PROCESS, Epoch, Served
-from specqual.soak.run import Soak
+from specqual.soak.records import CUT, PROCESS, SUITE, Epoch, Served, Violation
+from specqual.soak.run import Soak, Worker
 
 ABOUT = About("optimised", Setup(target=fixtures.path("nano/dense")), 3, ("gaps",), 0.1)
 
@@ -66,6 +66,34 @@ def test_the_first_death_of_a_worker_is_recorded_and_makes_the_run_an_error(tmp_
     assert [verdict for _, _, verdict, _, _ in journal.rows()] == ["EXACT"]  # it was served again
     decision = judged(journal).decisions["traffic"]
     assert decision.verdict is Verdict.ERROR and "status -11" in decision.detail
+
+
+def test_a_death_is_told_with_what_its_process_had_served_on_that_stage(tmp_path):
+    killed = []
+
+    def beat(soak: Soak) -> None:
+        (worker,) = soak.team
+        if worker.task is not None and len(soak.journal.done()) == 2 and not killed:
+            killed.append(worker.process.pid)
+            os.kill(worker.process.pid, signal.SIGSEGV)
+        elif len(soak.journal.done()) > 2:
+            soak.stop("enough")
+
+    journal, about = Journal.open(tmp_path / NAME), replace(ABOUT, scale=2.0)
+    Soak(about, journal, 1, 120.0, beat).run()
+    (one,) = [found.violation for found in journal.violations()]
+    assert one.oracle == PROCESS and one.bundle["behind"] == [[0, 1]]
+    assert about.behind(one.bundle) == [("gaps", 0), ("gaps", 1)]
+
+
+def test_an_epoch_that_broke_leaves_nothing_behind_the_next_on_its_stage():
+    worker = Worker(0, None, None)
+    for name, verdict in (("gaps", "EXACT"), ("laws", "EXACT"), ("bad", "EXACT"), ("far", Verdict.SKIPPED)):
+        worker.served(Epoch(name, 0, verdict, ""))
+    assert worker.behind == [("gaps", 0), ("laws", 0), ("bad", 0)]
+    worker.served(Epoch("storm", 0, "ERROR", "", violations=(Violation(SUITE, "KeyError", {}),)))
+    assert worker.behind == [("laws", 0)]
+    assert replace(ABOUT, scenarios=("laws", "gaps")).again(("gaps", 1), worker.behind)["behind"] == []
 
 
 def test_what_chaos_kills_is_no_death(tmp_path):
