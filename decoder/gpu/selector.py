@@ -53,7 +53,6 @@ def selector_kernel(
     lanes, dims = tl.arange(0, LANES), tl.arange(0, DIMS)
     real = lanes < COUNT
     temperature = tl.load(temperature_ptr + block)
-    greedy = temperature <= 0
     token = tl.load(anchors_ptr + block)
     ids, score, joint, after = slot_of(
         block * SLOTS, ids_ptr, logits_ptr, joint_ptr, after_ptr, COUNT, RANK, PAIRED, LANES, DIMS
@@ -68,14 +67,14 @@ def selector_kernel(
             before = tl.load(before_ptr + token.to(tl.int64) * RANK + dims, mask=dims < RANK, other=0.0).to(tl.float32)
             score += tl.sum(after * (before * joint)[None, :], 1)
         best = tl.argmax(tl.where(score == score, score, float("-inf")), 0)  # the first among equals, and never NaN
-        height = tl.max(score, 0).to(tl.float64)
-        x = (score.to(tl.float64) - height) / tl.where(greedy, 1.0, temperature).to(tl.float64)
-        weight = tl.where(real, tl.exp(x), 0.0)
-        q = weight / tl.sum(weight, 0)
-        q = tl.where(greedy, tl.where(lanes == best, 1.0, 0.0).to(tl.float64), q)
-        passed = tl.sum((tl.cumsum(q, 0) <= tl.load(uniform_ptr + row)).to(tl.int32), 0)
-        last = tl.max(tl.where(q > 0, lanes, 0), 0)  # however the last sum was rounded
-        chosen = tl.where(greedy, best, tl.minimum(passed, last))
+        q, chosen = tl.where(lanes == best, 1.0, 0.0).to(tl.float64), best
+        if temperature > 0:  # what a greedy walk leaves out costs most where float64 is slow
+            height = tl.max(score, 0).to(tl.float64)
+            weight = tl.where(real, tl.exp((score.to(tl.float64) - height) / temperature.to(tl.float64)), 0.0)
+            q = weight / tl.sum(weight, 0)
+            passed = tl.sum((tl.cumsum(q, 0) <= tl.load(uniform_ptr + row)).to(tl.int32), 0)
+            last = tl.max(tl.where(q > 0, lanes, 0), 0)  # however the last sum was rounded
+            chosen = tl.minimum(passed, last)
         token = tl.sum(tl.where(lanes == chosen, ids, 0), 0)
         tl.store(tokens_ptr + row, token)
         tl.store(q_ptr + row * COUNT + lanes, q, mask=real)

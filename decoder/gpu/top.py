@@ -1,8 +1,9 @@
 """The best ids of rows of logits, equal logits by lowest id.
 
 First every group of a row is reduced to its best entry. The best k entries of a row lie in at most k groups, those
-whose own best are the best k of all; so a second launch, with one program per row, looks at these groups alone. A logit
-and its id make one number, no two of a row are equal, and no order of a reduction can matter.
+whose own best are the best k of all; so a second launch, with one program per row, looks at these groups alone. It
+finds them in the same way, among sets of groups: maxima are cheap, and sorting is not. A logit and its id make one
+number, no two of a row are equal, and no order of a reduction can matter.
 """
 
 import numpy as np
@@ -41,6 +42,13 @@ def id_of(found):
 
 
 @triton.jit
+def group_of(found, GROUP: tl.constexpr, COLUMNS: tl.constexpr):
+    """The place of an entry's group in its row of groups."""
+    ids = id_of(found)
+    return ids // (GROUP * COLUMNS) * COLUMNS + ids % COLUMNS
+
+
+@triton.jit
 def groups_kernel(
     logits_ptr,
     stride,
@@ -69,15 +77,21 @@ def pick_kernel(
     values_ptr,
     WIDTH: tl.constexpr,
     GROUPS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    SETS: tl.constexpr,
+    SET: tl.constexpr,
     GROUP: tl.constexpr,
     COLUMNS: tl.constexpr,
     COUNT: tl.constexpr,
     LANES: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
-    at, lanes = tl.arange(0, BLOCK), tl.arange(0, LANES)
-    heads = tl.topk(tl.load(groups_ptr + row * GROUPS + at, mask=at < GROUPS, other=NOTHING), LANES)
+    lanes, members = tl.arange(0, LANES), tl.arange(0, SET)[None, :] * SETS
+    at = tl.arange(0, SETS)[:, None] + members
+    every = tl.load(groups_ptr + row * GROUPS + at, mask=at < GROUPS, other=NOTHING)
+    sets = tl.topk(tl.max(every, 1), LANES)
+    at = (group_of(sets, GROUP, COLUMNS) % SETS)[:, None] + members
+    mine = tl.load(groups_ptr + row * GROUPS + at, mask=(sets != NOTHING)[:, None] & (at < GROUPS), other=NOTHING)
+    heads = tl.topk(tl.reshape(mine, [LANES * SET]), LANES)
     first = id_of(heads) // (GROUP * COLUMNS) * (GROUP * COLUMNS) + id_of(heads) % COLUMNS
     ids = first[:, None] + tl.arange(0, GROUP)[None, :] * COLUMNS
     real = (heads != NOTHING)[:, None] & (ids < WIDTH)
@@ -107,6 +121,13 @@ def grouped(logits: Tensor, groups: Tensor | None) -> Tensor:
     return groups
 
 
+def sets_of(size: int, lanes: int) -> tuple[int, int]:
+    """How many sets so many groups are put into, and how many each has: as many as make both sorts equally long."""
+    block = max(lanes, triton.next_power_of_2(size))
+    each = 1 << (block // lanes).bit_length() // 2
+    return block // each, each
+
+
 def top(
     logits: Tensor, count: int, *, groups: Tensor | None = None, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -121,9 +142,7 @@ def top(
         ids, values = (torch.empty(rows, count, dtype=kind, device=logits.device) for kind in kinds)
     else:
         ids, values = out
-    size = groups.shape[1]
-    lanes = triton.next_power_of_2(count)
-    block = max(lanes, triton.next_power_of_2(size))
+    size, lanes = groups.shape[1], triton.next_power_of_2(count)
     pick_kernel[rows,](
         logits,
         logits.stride(0),
@@ -132,7 +151,7 @@ def top(
         values,
         width,
         size,
-        block,
+        *sets_of(size, lanes),
         GROUP,
         COLUMNS,
         count,
@@ -178,17 +197,17 @@ def argmax_torch(logits: Tensor, *, groups: Tensor | None = None, out: Tensor | 
 
 def cases(kind: str, width: int, count: int) -> tuple[Case, ...]:
     """The three kernels as they are launched, over rows of a kind such as fp32."""
-    size = triton.cdiv(width, GROUP * COLUMNS) * COLUMNS
-    block = triton.next_power_of_2(size)
+    size, lanes = triton.cdiv(width, GROUP * COLUMNS) * COLUMNS, triton.next_power_of_2(count)
+    sets, each = sets_of(size, lanes)
     logits = {"logits_ptr": f"*{kind}:16", "stride": "i32:16", "groups_ptr": "*i64:16"}
     shape = {"WIDTH": width, "GROUP": GROUP, "COLUMNS": COLUMNS}
-    picked = shape | {"GROUPS": size, "BLOCK": block, "COUNT": count, "LANES": triton.next_power_of_2(count)}
+    picked = shape | {"GROUPS": size, "SETS": sets, "SET": each, "COUNT": count, "LANES": lanes}
     out = {"ids_ptr": "*i32:16", "values_ptr": "*fp32:16"}
     ids = {"groups_ptr": "*i64:16", "ids_ptr": "*i32:16"}
     return (
         Case(f"groups {kind} {width}", groups_kernel, logits, shape | {"STEP": STEP}, WARPS, fusion=False),
         Case(f"top {count} of {kind} {width}", pick_kernel, logits | out, picked, PICK_WARPS, fusion=False),
-        Case(f"argmax {width}", argmax_kernel, ids, {"GROUPS": size, "BLOCK": block}, PICK_WARPS),
+        Case(f"argmax {width}", argmax_kernel, ids, {"GROUPS": size, "BLOCK": triton.next_power_of_2(size)}, PICK_WARPS),
     )
 
 
