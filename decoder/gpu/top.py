@@ -203,11 +203,12 @@ def cases(kind: str, width: int, count: int) -> tuple[Case, ...]:
     shape = {"WIDTH": width, "GROUP": GROUP, "COLUMNS": COLUMNS}
     picked = shape | {"GROUPS": size, "SETS": sets, "SET": each, "COUNT": count, "LANES": lanes}
     out = {"ids_ptr": "*i32:16", "values_ptr": "*fp32:16"}
+    whole = {"GROUPS": size, "BLOCK": triton.next_power_of_2(size)}
     ids = {"groups_ptr": "*i64:16", "ids_ptr": "*i32:16"}
     return (
         Case(f"groups {kind} {width}", groups_kernel, logits, shape | {"STEP": STEP}, WARPS, fusion=False),
         Case(f"top {count} of {kind} {width}", pick_kernel, logits | out, picked, PICK_WARPS, fusion=False),
-        Case(f"argmax {width}", argmax_kernel, ids, {"GROUPS": size, "BLOCK": triton.next_power_of_2(size)}, PICK_WARPS),
+        Case(f"argmax {width}", argmax_kernel, ids, whole, PICK_WARPS),
     )
 
 
