@@ -61,7 +61,7 @@ GROUNDS = {
         ),
         Ground("table", "table/peaked", None, 3, {"samples": 16, "remembered": 64}),
         Ground("steep", "table/steep", None, 3, {"samples": 16, "remembered": 64}),
-        Ground("zeros", "table/zeros", None, 3, {"samples": 16, "remembered": 64}),
+        Ground("zeros", "table/zeros", None, 3, {"samples": 16, "remembered": 16}),
         Ground(
             "far",
             "nano/window",

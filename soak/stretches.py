@@ -10,6 +10,13 @@ from .requests import ALONE, GREEDY, JUDGED, WARM, asked, ids, looks, planned, w
 from .scripts import banned
 
 LONG = 2048  # tokens of a context that is nearly filled
+PARTING = 16  # requests behind whose end a decoder may forget one that ended before them
+
+
+def parting(chance: Random, room: Room, sampling: Sampling) -> list[Asked]:
+    """Short requests to be served behind a long one: its rounds, megabytes of them, are then forgotten, and do not pile
+    up in a process from epoch to epoch until as many long ones have ended."""
+    return [Asked(asked(chance, room, 3, 2, sampling)) for _ in range(PARTING)]
 
 
 def barren(steps: int) -> Draw:
@@ -22,9 +29,12 @@ def barren(steps: int) -> Draw:
             sampling = Sampling(temperature=float(place % 2 == 0), logit_bias=((token, -1e6),))
             request = asked(chance, room, 1 + place, steps, sampling)
             found.append(Asked(replace(request, ignore_eos="ignore_eos" in room.honoured)))
-        rates = (0.0, 0.0) if steps > 1000 else (JUDGED, ALONE)
+        rates, live = (JUDGED, ALONE), (16,)
+        if steps > 1000:
+            rates, live = (0.0, 0.0), (1,)
+            found += parting(chance, room, Sampling(logit_bias=((token, -1e6),)))
         script = banned(token) if room.rejects else None
-        return planned(chance, found, rates, script=script, looks=looks(chance, min(steps, 200)))
+        return planned(chance, found, rates, script=script, live=live, looks=looks(chance, min(steps, 200)))
 
     return draw
 
@@ -36,7 +46,8 @@ def stretch(steps: int) -> Draw:
         token = chance.choice(room.usable)
         request = asked(chance, room, 9, steps, Sampling(temperature=1.0, logit_bias=((token, -1e6),)))
         found = [Asked(replace(request, ignore_eos="ignore_eos" in room.honoured))]
-        more = {"schedule": {0: {"draft": min(1, room.limits.max_draft)}}, "period": 10**9}
+        found += parting(chance, room, Sampling(logit_bias=((token, -1e6),)))
+        more = {"live": (1,), "schedule": {0: {"draft": min(1, room.limits.max_draft)}}, "period": 10**9}
         script = banned(token) if room.rejects else None
         return planned(chance, found, (1.0, 0.0), looks=frozenset({steps // 4, steps - 100}), script=script, **more)
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -19,6 +20,7 @@ from specqual.decoder import make
 from specqual.decoder.engine import Engine
 from specqual.mutants.planting import black_box
 from specqual.soak.about import About
+from specqual.soak.course import Course
 from specqual.soak.epoch import play
 from specqual.soak.hazards import UNSEEN
 from specqual.soak.journal import NAME, BadJournal, Journal
@@ -27,6 +29,7 @@ from specqual.soak.records import Epoch, Served
 from specqual.soak.scenarios import SCENARIOS
 from specqual.soak.serving import Traffic
 from specqual.soak.stage import GROUNDS, Stage
+from specqual.soak.stretches import barren, stretch
 from specqual.soak.worker import World
 
 from .soak_journals import in_process
@@ -258,3 +261,20 @@ def test_a_preemption_that_takes_nothing_is_none():
 
 def test_each_scenario_names_hazards():
     assert all(scenario.hazards for scenario in SCENARIOS.values())
+
+
+@pytest.mark.parametrize(("name", "draw"), [("rejected", barren(1_100)), ("rejected far", stretch(400))])
+def test_a_long_request_is_forgotten_before_its_epoch_ends(name, draw):
+    """Else the rounds of many of them, which a decoder keeps for a while, would look like a leak."""
+    stage, seen = World(about(name)).stage(SCENARIOS[name].stage), []
+
+    def told(what: str, course: Course) -> None:
+        if what == "ended":
+            seen.append((len(course.rounds), course.request_id))
+
+    epoch = play(stage, replace(SCENARIOS[name], draw=draw), 0, 0, told).epoch
+    (steps, request_id), *others = seen
+    assert steps >= 400 and epoch.counts["requests"] == len(seen) and all(rounds < 5 for rounds, _ in others)
+    with pytest.raises(KeyError):
+        stage.decoder.rounds(request_id)
+    stage.close()
