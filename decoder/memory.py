@@ -14,7 +14,8 @@ class Memory:
     tokens with a target state; whatever lies behind it in a page is speculative, and nothing but a larger length makes
     it visible.
 
-    `kept` counts the tokens of the slot's log that are committed: the slot itself stands at length - kept.
+    `kept` counts the tokens of the slot's log that are committed: the slot itself stands at length - kept. `marked` is a
+    slot for the state that a pass under way leaves to the prefix cache: until it is there, it belongs to the sample.
     """
 
     tables: Mapping[str, Table]
@@ -22,6 +23,7 @@ class Memory:
     reserved: int
     length: int = 0
     kept: int = 0
+    marked: int | None = None
 
 
 @dataclass(slots=True)
@@ -73,6 +75,7 @@ class Store:
         for stream in self.pages.own:
             self.pages.release(memory.tables[stream.name])
         self.slots.give(memory.slot)
+        self.slots.give(memory.marked)
 
     def extend(self, memory: Memory, streams: Sequence[Stream], end: int) -> None:
         """Make room in these streams to write the positions behind the length and before `end`."""

@@ -102,5 +102,5 @@ def span_of(row: Row, proposal: Proposal, chunk: int, prefixes: Prefixes) -> Spa
         return Span(tokens + proposal.tokens, start, memory, 0, 1 + len(proposal.tokens))
     end = fill_end(row, chunk)
     anchor = end == len(tokens)
-    mark = prefixes.mark(row.request.prompt, start, end - anchor)
+    mark = prefixes.mark(memory, row.request.prompt, start, end - anchor)
     return Span(tokens[:end], start, memory, end - start - anchor, int(anchor), mark)

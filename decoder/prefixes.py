@@ -45,19 +45,21 @@ class Prefixes:
     def idle_slots(self) -> int:
         return sum(chunk.slot is not None for chunk in self._known.values())
 
-    def mark(self, prompt: Ids, start: int, end: int) -> tuple[int, int] | None:
+    def mark(self, memory: Memory, prompt: Ids, start: int, end: int) -> tuple[int, int] | None:
         """Where between `start` and `end` a recurrent state is worth keeping, as (position, slot): at the prompt's last
-        whole chunk. None where it is elsewhere, is known, or there is no state or no room."""
+        whole chunk. None where it is elsewhere, is known, or there is no state or no room. A pass that came to nothing
+        has left its slot in the memory."""
         place = (len(prompt) - 1) // CHUNK * CHUNK
         known = self._known.get(prompt[:place])
         if not self._most or not start < place <= end or (known is not None and known.slot is not None):
             return None
         slots, promised = self._store.slots, self._store.samples - len(self._store.open)
         holders = [ids for ids, chunk in self._known.items() if chunk.slot is not None]
-        while slots.free <= promised and holders:
+        while memory.marked is None and slots.free <= promised and holders:
             self._drop(holders.pop(0))
-        slot = slots.take() if slots.free > promised else None
-        return None if slot is None else (place, slot)
+        if memory.marked is None and slots.free > promised:
+            memory.marked = slots.take()
+        return None if memory.marked is None else (place, memory.marked)
 
     def publish(self, memory: Memory, prompt: Ids, start: int, end: int, mark: tuple[int, int] | None) -> None:
         """Keep the whole chunks of a prompt that end in (start, end]; every stream's rows of them are in place."""
@@ -78,8 +80,9 @@ class Prefixes:
             self._touch(prompt[:stop])
             while len(self._known) > self._most:
                 self._evict()
-        if mark is not None and not used:
-            self._store.slots.give(mark[1])
+        if mark is not None:
+            memory.marked = None
+            self._store.slots.give(None if used else mark[1])
 
     def attach(self, memory: Memory, prompt: Ids, most: int) -> None:
         """Let an empty memory begin behind the longest known prefix of at most `most` tokens."""

@@ -1,5 +1,6 @@
 """Faults that are put in on purpose are survived or end clearly; one that is swallowed, or leaves a mess, is seen."""
 
+from dataclasses import replace
 from itertools import islice, pairwise
 
 import pytest
@@ -38,6 +39,12 @@ def test_every_place_where_a_step_can_fail_is_struck_and_none_is_the_end(afflict
     assert len(found) >= 3 and {one.fate for one in found} <= {Fate.WENT_ON, Fate.RECOVERED}
     assert [one.chances for one in found] == list(range(1, len(found) + 1))
     assert all(str(one.chances) in one.detail for one in found)  # what was raised says where it struck
+
+
+def test_a_slot_that_a_pass_was_to_fill_for_the_prefix_cache_comes_back_if_the_pass_fails():
+    hybrid = replace(NANO, target=fixtures.path("nano/hybrid"), draft=fixtures.path("nano/hybrid-dflash2"), options={})
+    found = {one.fate for one in until_clean(allocating)(scene(setup=hybrid, size=4))}
+    assert found <= {Fate.WENT_ON, Fate.RECOVERED}
 
 
 def test_what_is_not_a_number_costs_drafts_and_nothing_else():
