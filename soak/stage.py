@@ -51,7 +51,7 @@ class Ground:
 GROUNDS = {
     ground.name: ground
     for ground in (
-        Ground("own", "", None, options={"remembered": 64}),
+        Ground("own", "", None, options={"prefixes": 48, "remembered": 64}),
         Ground("nano", "nano/hybrid", "nano/hybrid-dflash2", options={"samples": 16, "prefixes": 48, "remembered": 64}),
         Ground(
             "tight",
