@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -103,8 +104,9 @@ def finished(folder: Path, epochs: int, process: subprocess.Popen[bytes]) -> dic
     file = folder / NAME
     for _ in range(600):
         assert process.poll() is None
-        if file.is_file() and file.stat().st_size and len(found := rows(file)) >= epochs:
-            return found
+        with suppress(BadJournal):  # it is just being made
+            if len(found := rows(file)) >= epochs:
+                return found
         time.sleep(0.2)
     raise AssertionError("too few epochs in two minutes")
 
