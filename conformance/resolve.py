@@ -1,6 +1,7 @@
 """The one place where `--decoder NAME` becomes an object."""
 
 import sys
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 
@@ -39,3 +40,10 @@ def resolve(name: str) -> Make:
         raise UnknownDecoder(f"--decoder: {module_name} has nothing callable named {attribute!r}")
     found: Make = make
     return found
+
+
+def source_of(name: str) -> str | None:
+    """The digest of the file that the factory of this name is in; None where there is no such file."""
+    resolve(name)
+    file = getattr(sys.modules[BUILT_IN.get(name, name).partition(":")[0]], "__file__", None)
+    return None if file is None else sha256(Path(file).read_bytes()).hexdigest()[:16]

@@ -14,8 +14,8 @@ class Memory:
     tokens with a target state; whatever lies behind it in a page is speculative, and nothing but a larger length makes
     it visible.
 
-    `kept` counts the tokens of the slot's log that are committed: the slot itself stands at length - kept. `marked` is a
-    slot for the state that a pass under way leaves to the prefix cache: until it is there, it belongs to the sample.
+    `kept` counts the tokens of the slot's log that are committed: the slot itself stands at length - kept. `marked` is
+    a slot for the state that a pass under way leaves to the prefix cache: until it is there, it belongs to the sample.
     """
 
     tables: Mapping[str, Table]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from specqual.conformance.resolve import source_of
 from specqual.conformance.sources import SUITE, fingerprint, sources, versions
 from specqual.contract import Rule, Setup
 
@@ -51,6 +52,7 @@ class About:
         prints = {name: None if path is None else fingerprint(path) for name, path in checkpoints.items()}
         return {
             "code": sources(*SUITE, "decoder", "adapters", "soak")[:16],
+            "code of the decoder": source_of(self.decoder),
             **{f"version of {name}": number for name, number in versions().items()},
             **{f"fingerprint of {name}": digest for name, digest in prints.items()},
             "device": device,

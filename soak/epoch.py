@@ -64,13 +64,13 @@ def play(stage: Stage, scenario: Scenario, seed: int, number: int, told: Told = 
                 oracle(bench)
         evidence = laws(bench)
         oracle_seconds = monotonic() - began
+        counts, histograms = counted(traffic.found, plan, stage.room.limits.max_context)
         stage.behind.append((scenario.name, number))
     except Exception as error:
         stage.renew()
         bench.amiss.append((*blamed(error), None))
-        evidence = ()
+        counts, histograms, evidence = Counter(), {}, ()
     bench.amiss += [(oracle, detail, None) for oracle, detail in traffic.found.amiss]
-    counts, histograms = counted(traffic.found, plan, stage.room.limits.max_context)
     stage.judge.forget()  # no other epoch asks for these passes, and hundreds of MB of them would look like a leak
     told("judged", bench.worst)
     violations = tuple(found(bench))

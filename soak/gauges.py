@@ -6,6 +6,7 @@ judged over many of them (`leak`).
 
 import ctypes
 import gc
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -23,6 +24,7 @@ from .calls import called
 EVERY = 10.0  # seconds
 RESTS = 15.0  # seconds between two readings at rest, which take a fifth of one
 AT_REST = "memory at rest"
+PROCESS = "process"
 MEGA = 1e6
 
 
@@ -124,7 +126,11 @@ class Meter:
     def at_rest(self) -> dict[str, float]:
         """The memory that is taken although nobody is served."""
         self._rested = self.clock()
-        return {"requests": self.requests, "decoders": len(self.decoders), AT_REST: trimmed()}
+        return {**self._own(), AT_REST: trimmed()}
+
+    def _own(self) -> dict[str, float]:
+        """What every reading begins with."""
+        return {PROCESS: os.getpid(), "requests": self.requests, "decoders": len(self.decoders)}
 
     def read(self) -> dict[str, float]:
         """All gauges by name, as of now."""
@@ -132,11 +138,10 @@ class Meter:
         since, told = now - self._last, self._told
         self._last, self._told = now, self.tokens
         found = {
-            "requests": self.requests,
+            **self._own(),
             "tokens": self.tokens,
             "tokens/s": (self.tokens - told) / since if since else 0.0,
             "queue": self.live,
-            "decoders": len(self.decoders),
             "memory": resident(),
             "worst regret": self.worst,
         }

@@ -2,15 +2,15 @@
 
 What is free at rest, and how many objects there are behind the same traffic, is exact and an epoch's own business. The
 memory of a process is noisy, and has a bound: `BOUND`, on the slope that Theil and Sen's estimator finds behind the
-warm-up. Source: P. K. Sen, Estimates of the regression coefficient based on Kendall's tau, 1968; of several processes
-together, R. M. Hirsch and others, Techniques of trend analysis for monthly water quality data, 1982.
+warm-up. Its interval is that of Kendall's rank statistic; that of several processes together is as for the seasons of
+a year in the seasonal Kendall test. A slope forgives what comes late or in few steps, so the rise is looked at as well.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from statistics import NormalDist
+from statistics import NormalDist, median
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from specqual.conformance.verdicts import Decision, Verdict
 BOUND = 1.0  # MB of growth that 10,000 requests may bring
 PER = 10_000  # requests
 WARM_SHARE = 0.2  # of a life, in which pools, caches and what is remembered fill up
-WARM_REQUESTS = 2_000  # at least
+WARM_REQUESTS = 2_000  # of them, at least
 MOST_POINTS = 1_000  # of all lives together: all pairs within each of them are looked at
 FEWEST_POINTS = 24  # behind the warm-up
 FEWEST_REQUESTS = 2_000  # behind the warm-up
@@ -31,11 +31,11 @@ Points = Sequence[tuple[float, float]]
 
 
 def warm(places: Sequence[float], least: float) -> int:
-    """The first of these rising request counts of one life that lies behind its warm-up, of so many requests at least;
-    their number if none does."""
+    """The first of these rising request counts of one life that lies behind its warm-up, of so many requests at least
+    from its start on; their number if none does. They may begin later, behind what took memory once."""
     if not places:
         return 0
-    edge = max(places[0] + least, places[0] + WARM_SHARE * (places[-1] - places[0]))
+    edge = max(least, places[0] + WARM_REQUESTS, places[0] + WARM_SHARE * (places[-1] - places[0]))
     return next((index for index, place in enumerate(places) if place >= edge), len(places))
 
 
@@ -84,37 +84,47 @@ def spread(size: int) -> int:
     return size * (size - 1) * (2 * size + 5)
 
 
+def rise(points: Points) -> float:
+    """Megabytes from the median of the first tenth of these readings to that of the last."""
+    held, part = [mb for _, mb in points], max(1, len(points) // 10)
+    return median(held[-part:]) - median(held[:part])
+
+
 def growth(lives: Sequence[Points], least: float = WARM_REQUESTS) -> Decision:
     """Whether memory stays within `BOUND` MB per 10,000 requests, by slopes behind a warm-up of `least` requests.
 
     VIOLATED where the slope of one process is surely beyond it, as a whole and in each half of its time: a step to the
-    largest batch so far is in one of them. HOLDS where that of all processes together lies below, and no single one's
-    surely beyond: they are made alike and serve traffic that is drawn alike, so they grow alike, and the pairs of one
-    process say as much of that as those of another. Else INCONCLUSIVE.
+    largest batch so far is in one of them. HOLDS where that of all processes together lies below, no single one's
+    surely beyond, and they rose by no more than the bound and an allocator's moves: they are made alike and serve
+    traffic that is drawn alike, so they grow alike, and the pairs of one process say as much of that as those of
+    another. Else INCONCLUSIVE.
     """
-    least = max(least, WARM_REQUESTS)
-    judged = list[Points]()
-    beyond = list[Slope]()
+    judged, beyond = list[Points](), list[Slope]()
     for life in lives:
         points = life[warm([requests for requests, _ in life], least) :]
         slope = slope_of(points)
         if slope is None:
             continue
         judged.append(points)
-        if len(points) < FEWEST_POINTS or slope.requests < FEWEST_REQUESTS or not slope.sure:
+        if len(points) < FEWEST_POINTS or slope.requests < FEWEST_REQUESTS or slope.low <= BOUND:
             continue
         halves = slope_of(points[: len(points) // 2]), slope_of(points[len(points) // 2 :])
-        if all(half is not None and half.sure for half in halves):
+        if slope.sure and all(half is not None and half.sure for half in halves):
             return Decision(Verdict.VIOLATED, f"memory grows by {slope}, over {slope.requests:,.0f} of them")
         beyond.append(slope)
     pooled = slope_of(*judged)
     if pooled is None or sum(map(len, judged)) < FEWEST_POINTS or pooled.requests < FEWEST_REQUESTS:
-        few = f"{FEWEST_REQUESTS:,} requests behind a warm-up of {least:,.0f} without another decoder being made"
-        return Decision(Verdict.INCONCLUSIVE, f"no process served {few}")
+        few = f"{FEWEST_REQUESTS:,} requests behind a warm-up of {max(least, WARM_REQUESTS):,.0f}"
+        return Decision(Verdict.INCONCLUSIVE, f"no process served {few} without another decoder being made")
     told = f"memory grows by {pooled}, over {pooled.requests:,.0f} of them in {len(judged)} processes"
     if pooled.high > BOUND:
         return Decision(Verdict.INCONCLUSIVE, f"{told}: that is not surely below {BOUND:g}, nor surely above")
     if beyond:
         worst = max(beyond, key=lambda slope: slope.low)
         return Decision(Verdict.INCONCLUSIVE, f"{told}; of one alone by {worst}, which may be a step")
+    risen, most = sum(map(rise, judged)), BOUND * pooled.requests / PER + ALLOCATOR
+    if risen > most:
+        return Decision(
+            Verdict.INCONCLUSIVE, f"{told}; from their first tenth to their last they rose by {risen:.1f} MB"
+        )
     return Decision(Verdict.HOLDS, told, delta=max(pooled.high, 0.0))

@@ -40,12 +40,13 @@ class Worker:
     process: BaseProcess
     connection: Connection
     task: Task | None = None
-    since: float = 0.0
+    since: float = 0.0  # time of day
+    began: float = 0.0  # the same by a clock that nobody sets
     killed: bool = False  # on purpose
     behind: list[Task] = field(default_factory=list)  # epochs of the decoders that live in it
 
     def give(self, task: Task) -> None:
-        self.task, self.since = task, time()
+        self.task, self.since, self.began = task, time(), monotonic()
         with suppress(BrokenPipeError):  # it is gone, as its connection will say
             self.connection.send(task)
 
@@ -60,7 +61,12 @@ class Worker:
 
     @property
     def hung(self) -> bool:
-        return self.task is not None and time() - self.since > HUNG
+        return self.task is not None and self.seconds > HUNG
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been at what it is at."""
+        return monotonic() - self.began
 
     def end(self) -> None:
         """Let it leave, and kill it where it does not."""
@@ -146,7 +152,7 @@ class Soak:
         try:
             said = worker.connection.recv()
         except (EOFError, OSError):  # gone, perhaps in the midst of saying something
-            return self._replaced(worker)
+            return worker if self.stopped else self._replaced(worker)  # who stops a run may stop its workers, too
         if said[0] == "gauges":
             with suppress(sqlite3.Error):  # there will be others
                 self.journal.gauge(worker.index, said[1])
@@ -191,7 +197,7 @@ class Soak:
         """Note the epochs that have no end although the time has been up for long."""
         for worker in team:
             if worker.task is not None:
-                told = f"had no end {time() - worker.since:.0f} seconds behind its beginning, when the time was up"
+                told = f"had no end {worker.seconds:.0f} seconds behind its beginning, when the time was up"
                 self._note(worker, CUT, told)
 
     def _replaced(self, worker: Worker) -> Worker:
@@ -202,7 +208,7 @@ class Soak:
         died = f"process {process.pid} ended with status {process.exitcode}"
         told = f"heard nothing for {HUNG:.0f} seconds, and killed: {died}" if hung else died
         if not worker.killed:
-            self._note(worker, PROCESS, f"{told}, {time() - worker.since:.0f} seconds behind the beginning of an epoch")
+            self._note(worker, PROCESS, f"{told}, {worker.seconds:.0f} seconds behind the beginning of an epoch")
         if worker.task is not None:
             self.died[task] = self.died.get(task, 0) + 1
             if self.died[task] < TRIES:
@@ -211,7 +217,7 @@ class Soak:
                 often = f"its process died {TRIES} times; the last time, {told}"
                 one = Violation(DECODER, often, self.about.again(task, worker.behind))
                 epoch = Epoch(*task, Verdict.ERROR, "", violations=(one,))
-                self._record(epoch, Served(worker.index, worker.since, time() - worker.since, 0.0))
+                self._record(epoch, Served(worker.index, worker.since, worker.seconds, 0.0))
         return self._started(worker.index)
 
 

@@ -2,13 +2,13 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise, zip_longest
 from time import time as clock
 
 from specqual.conformance.verdicts import Decision
 
-from .gauges import AT_REST
+from .gauges import AT_REST, PROCESS
 from .journal import Journal
 from .leak import growth
 from .scenarios import SCENARIOS, deck
@@ -20,19 +20,23 @@ Moment = tuple[float, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The gauges of one process in order; a worker that was started again has another life."""
+    """The gauges of one process in order; a worker that was started again has another life. At `met` it had served an
+    epoch of every scenario that it ever came to."""
 
     worker: int
     moments: tuple[Moment, ...]
+    met: float = 0.0  # a time as those of moments
 
     def of(self, *names: str) -> list[tuple[float, ...]]:
         """Time and values of the moments that have all of these."""
         return [(time, *(read[name] for name in names)) for time, read in self.moments if read.keys() >= set(names)]
 
     def settled(self) -> "Life":
-        """The longest part of it in which no decoder was made: a new one takes memory, and that is no leak."""
-        parts = [list(part) for _, part in groupby(self.moments, key=lambda moment: moment[1].get("decoders"))]
-        return Life(self.worker, tuple(max(parts, key=len)))
+        """The longest part of it in which no decoder was made and nothing was served for the first time: either takes
+        memory, and that is no leak."""
+        behind = [moment for moment in self.moments if moment[0] >= self.met]
+        parts = [tuple(part) for _, part in groupby(behind, key=lambda moment: moment[1].get("decoders"))]
+        return replace(self, moments=max(parts, key=len, default=()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +86,23 @@ def lives(journal: Journal) -> list[Life]:
     for worker, moments in _by_worker(journal.connection.execute(READ)):
         begin = 0
         for place, (one, other) in enumerate(pairwise(moments), start=1):
-            restarted = other[1].get("requests", 0.0) < one[1].get("requests", 0.0)
+            restarted = other[1].get(PROCESS) != one[1].get(PROCESS)
             if restarted or bisect_right(starts, one[0]) < bisect_right(starts, other[0]):
-                found.append(Life(worker, tuple(moments[begin:place])))
+                found.append(_life(journal, worker, moments, begin, place))
                 begin = place
-        found.append(Life(worker, tuple(moments[begin:])))
+        found.append(_life(journal, worker, moments, begin, len(moments)))
     return sorted(found, key=lambda life: life.moments[0][0])
 
 
+def _life(journal: Journal, worker: int, moments: Sequence[Moment], begin: int, end: int) -> Life:
+    """A life with the end of the last of its scenarios' first epochs, all of them behind the life before."""
+    since, last = moments[begin - 1][0] if begin else 0.0, moments[end - 1][0]
+    (met,) = journal.connection.execute(MET, (worker, since, last)).fetchone()
+    return Life(worker, tuple(moments[begin:end]), met or 0.0)
+
+
+MET = """SELECT max(first) FROM (SELECT min(started + seconds) AS first FROM epochs
+WHERE worker = ? AND started BETWEEN ? AND ? GROUP BY scenario)"""
 READ = "SELECT worker, time, name, value FROM gauges WHERE worker >= 0 ORDER BY worker, time"
 
 
@@ -104,7 +117,7 @@ def _by_worker(rows: Iterable[tuple[int, float, str, float]]) -> Iterator[tuple[
 
 
 def a_deck(journal: Journal) -> float:
-    """Requests of one deck of epochs, by how many an epoch had so far: a process has met every scenario behind it."""
+    """Requests of one deck of epochs, by how many an epoch had so far."""
     scenarios = [SCENARIOS[name] for name in journal.about.get("scenarios", ()) if name in SCENARIOS]
     (epochs,) = journal.connection.execute("SELECT count(*) FROM epochs").fetchone()
     return len(deck(0, 0, scenarios)) * journal.counts().get("requests", 0) / max(epochs, 1)

@@ -1,7 +1,8 @@
 """Serving a plan: tick by tick, by no clock, and everything that was heard on the way."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import index
 from typing import Any
 
 from specqual.conformance.drive import DecoderError
@@ -13,6 +14,7 @@ from specqual.contract import (
     Proposal,
     Refused,
     Request,
+    Round,
     Schedulable,
     ScriptContext,
     Scripted,
@@ -54,17 +56,34 @@ class Traffic:
             self._submit(plan.live[found.ticks % len(plan.live)])
             self._interfere()
             found.widths.append(len(self.live))
-            self._hear(called(self.decoder.step))
+            self._hear(self._step())
             if found.ticks in plan.looks:
                 self._look()
             found.ticks += 1
         self._change(USUAL | {"draft": self.decoder.claims.limits.max_draft})
         for _ in range(plan.idle):
-            self._hear(called(self.decoder.step))
+            self._hear(self._step())
             found.idle += 1
         if isinstance(self.decoder, Scripted):
             called(self.decoder.script, None)
         return found
+
+    def _step(self) -> list[Event]:
+        """What a tick says; DecoderError where that is not what events are. A generator runs within the call."""
+
+        def step() -> list[Any]:
+            return list(self.decoder.step())
+
+        events = called(step)
+        for event in events:
+            if not isinstance(event, Event):
+                raise DecoderError(f"step said {event!r}, which is no event")
+            if isinstance(event, Tokens):
+                try:
+                    tuple(map(index, event.ids))
+                except TypeError as error:
+                    raise DecoderError(f"step said {event!r}, whose ids are none") from error
+        return events
 
     def _script(self, context: ScriptContext) -> Proposal:
         """The plan's drafter, which knows requests by their places: ids depend on what was served before."""
@@ -163,9 +182,10 @@ class Traffic:
     def _take_rounds(self, course: Course) -> None:
         if isinstance(self.decoder, Traced):
             course.rounds = tuple(called(self.decoder.rounds, course.request_id))
+            if odd := [r for r in course.rounds if not isinstance(r, Round)]:
+                raise DecoderError(f"rounds said {odd[0]!r}, which is no round")
 
-    def _hear(self, events: Iterable[Event]) -> None:
-        events = list(events)
+    def _hear(self, events: Sequence[Event]) -> None:
         self.told("events", events)
         self.quiet = 0 if events or all(course.held for course in self.live.values()) else self.quiet + 1
         if self.quiet > PATIENCE:

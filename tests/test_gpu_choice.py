@@ -24,7 +24,7 @@ def rows(width: int) -> Tensor:
     return x.to(DEVICE)
 
 
-@pytest.mark.parametrize(("width", "count"), [(24, 16), (500, 5), (3000, 4)])
+@pytest.mark.parametrize(("width", "count"), [(24, 16), (500, 5), (3000, 4), (500, 1)])
 def test_the_best_ids_of_each_row_are_found_and_equal_ones_go_by_lowest_id(
     width: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,12 +8,15 @@ from specqual import fixtures
 from specqual.conformance.verdicts import Verdict
 from specqual.contract import Setup
 from specqual.soak.about import About
+from specqual.soak.scenarios import SCENARIOS
 from specqual.soak.worker import World
 
 from .test_gpu_graphs import WHERE
 
 HYBRID = Setup(
-    target=fixtures.path("nano/hybrid"), draft=fixtures.path("nano/hybrid-dflash2"), options={"device": WHERE}
+    target=fixtures.path("nano/hybrid"),
+    draft=fixtures.path("nano/hybrid-dflash2"),
+    options={"device": WHERE, "graphs": 1},
 )
 LOOKS = {
     "conversations": {"prefix hits", "states replayed", "requests served again, alone"},
@@ -36,5 +39,6 @@ def test_a_soak_on_a_device_has_nothing_to_say_against_it(scenario):
             epoch = world.play((scenario, number)).epoch
             assert (epoch.verdict, epoch.violations) == (Verdict.EXACT, ())
             assert {name for name in LOOKS[scenario] if not epoch.counts.get(name)} == set()
+        assert world.stage(SCENARIOS[scenario].stage).decoder.counters()["graph_captures"]
     finally:
         world.close()

@@ -96,6 +96,30 @@ def test_an_epoch_that_broke_leaves_nothing_behind_the_next_on_its_stage():
     assert replace(ABOUT, scenarios=("laws", "gaps")).again(("gaps", 1), worker.behind)["behind"] == []
 
 
+def test_a_worker_that_is_stopped_with_the_run_has_not_died(tmp_path):
+    """A supervisor signals all processes of a group at once."""
+
+    def stop(soak: Soak) -> None:
+        (worker,) = soak.team
+        if worker.task is not None:
+            soak.stop("SIGTERM")
+            worker.process.terminate()
+            worker.process.join()
+            soak._heard(worker)
+
+    journal = Journal.open(tmp_path / NAME)
+    assert until(journal, stop).run() == "SIGTERM"
+    assert not journal.noted(PROCESS)
+
+
+def test_a_clock_that_is_set_on_makes_no_worker_hang(tmp_path, monkeypatch):
+    ahead = iter((0.0, 0.0))
+    monkeypatch.setattr(specqual.soak.run, "time", lambda: time.time() + next(ahead, 7_200.0))
+    journal = Journal.open(tmp_path / NAME)
+    assert until(journal, lambda soak: None).run() == "enough"
+    assert not journal.noted(PROCESS)
+
+
 def test_what_chaos_kills_is_no_death(tmp_path):
     now = [0.0]
     mayhem = Mayhem(3, lambda: now[0])

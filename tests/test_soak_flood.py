@@ -65,7 +65,8 @@ def test_what_is_beyond_is_told_in_the_verdict_the_live_view_and_on_the_page(tmp
     assert words(glance(journal))["violations"] == "180, 60 kept"
     text = page(journal, night, running=False)
     assert "and 40 more in the journal" in text and "and 120 more that were counted only" in text
-    few = flooded(tmp_path / "few", epochs=1) if (tmp_path / "few").mkdir() is None else None
+    (tmp_path / "few").mkdir()
+    few = flooded(tmp_path / "few", epochs=1)
     assert "counted only" not in page(few, judged(few), running=False)
     assert words(glance(few))["violations"] == "18" and "kept" not in judged(few).decisions["traffic"].detail
 

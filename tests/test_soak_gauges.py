@@ -76,7 +76,7 @@ def test_memory_at_rest_is_read_now_and_then_and_without_what_an_allocator_keeps
     meter.submitted()
     assert not meter.rests  # somebody is served
     meter.idle()
-    assert meter.rests and set(meter.at_rest()) == {"requests", "decoders", AT_REST} and not meter.rests
+    assert meter.rests and set(meter.at_rest()) == {"process", "requests", "decoders", AT_REST} and not meter.rests
     before = trimmed()
     rows = [bytes(2_000) for _ in range(30_000)]  # 60 MB in small pieces, one in thirty of which stays
     kept = rows[::30]

@@ -95,6 +95,37 @@ def test_a_leak_of_one_life_is_not_lost_among_sound_ones():
     assert found.verdict is Verdict.INCONCLUSIVE and "of one alone by 4.5" in found.detail
 
 
+def in_steps(slope: float, step: float, requests: float, seed: int = 0) -> list[tuple[float, float]]:
+    """A short life that grows by so many MB per 10,000 requests, in steps of an allocator."""
+    chance = Random(seed)
+    begin = chance.random() * step
+    points = [
+        (40.0 * k, 40.0 * max(0.0, 40.0 * k - 2_000) / leak.PER * slope / 40.0) for k in range(int(requests / 40))
+    ]
+    return [(n, 300 + (begin + mb) // step * step + chance.uniform(-0.05, 0.05)) for n, mb in points]
+
+
+@pytest.mark.parametrize(
+    ("slope", "step", "lives", "requests"), [(20, 16, 6, 5_000), (10, 8, 20, 4_000), (10, 8, 2, 12_000)]
+)
+def test_a_leak_in_steps_is_not_lost_among_short_lives(slope, step, lives, requests):
+    for seed in range(5):
+        found = [in_steps(slope, step, requests, 100 * seed + one) for one in range(lives)]
+        assert leak.growth(found).verdict is not Verdict.HOLDS
+
+
+@pytest.mark.parametrize("begin", [0.8, 0.9])
+def test_a_leak_that_begins_late_does_not_hold(begin):
+    late = [(40.0 * k, 300 + 50 * max(0.0, 40.0 * k - begin * 80_000) / leak.PER) for k in range(2_000)]
+    found = leak.growth([late])
+    assert found.verdict is Verdict.INCONCLUSIVE and "from their first tenth to their last they rose by" in found.detail
+
+
+def test_growth_of_one_that_an_allocator_could_move_keeps_the_others_from_holding():
+    sound = [life(0.0, 0.05, seed) for seed in range(3)]
+    assert leak.growth([*sound, life(2.0, 0.05)]).verdict is Verdict.INCONCLUSIVE
+
+
 def test_a_warm_up_is_as_long_as_it_is_said_to_be():
     filling = [(n, 300 + 40 * min(n / 9_000, 1)) for n in (40.0 * k for k in range(1_000))]
     assert leak.growth([filling[:400]], 2_000).verdict is Verdict.INCONCLUSIVE

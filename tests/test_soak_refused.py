@@ -7,7 +7,7 @@ import pytest
 from specqual import fixtures
 from specqual.cli import main
 from specqual.conformance.verdicts import Status, Verdict
-from specqual.contract import InvalidRequest, Setup, Unsupported
+from specqual.contract import InvalidRequest, Setup, Tokens, Unsupported
 from specqual.decoder import make
 from specqual.soak.about import About
 from specqual.soak.journal import NAME, BadJournal, Journal
@@ -154,7 +154,7 @@ def test_whatever_a_decoder_raises_is_its_own_failure_with_the_place_that_raised
     world.close()
     assert epoch.verdict is Verdict.ERROR
     (one,) = epoch.violations
-    assert one.oracle == DECODER and f"{raising.__name__} raised " in one.detail
+    assert one.oracle == DECODER and f"{'step' if name == 'step' else 'raising'} raised " in one.detail
     assert "raised at tests/test_soak_refused.py:" in one.detail
 
 
@@ -164,6 +164,49 @@ def test_what_was_found_before_an_epoch_broke_is_kept(monkeypatch):
     epoch = world.play(("gaps", 0)).epoch
     world.close()
     assert epoch.verdict is Verdict.VIOLATED and {one.oracle for one in epoch.violations} == {"events", SUITE}
+
+
+def test_what_was_found_is_kept_where_counting_it_breaks(monkeypatch):
+    world = World(about(here("refusing")))
+    monkeypatch.setattr("specqual.soak.epoch.counted", lambda *given: 1 / 0)
+    epoch = world.play(("gaps", 0)).epoch
+    world.close()
+    assert epoch.verdict is Verdict.VIOLATED and {one.oracle for one in epoch.violations} == {"events", SUITE}
+
+
+def failing_late():
+    yield from ()
+    raise RuntimeError("an illegal memory access")
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "told"),
+    [
+        ("step", None, "step raised TypeError"),
+        ("step", ["token 5"], "step said 'token 5', which is no event"),
+        ("step", [Tokens(0, 0, None, None)], "whose ids are none"),
+        ("step", failing_late, "step raised RuntimeError: an illegal memory access"),
+        ("rounds", [None], "rounds said None, which is no round"),
+    ],
+)
+def test_an_answer_that_is_none_is_a_failure_of_the_decoder(monkeypatch, name, said, told):
+    world = World(about("optimised", "storm"))
+    monkeypatch.setattr(world.stage("nano").decoder, name, lambda *given: said() if callable(said) else said)
+    (one,) = world.play(("storm", 0)).epoch.violations
+    world.close()
+    assert one.oracle == DECODER and told in one.detail
+
+
+def test_a_run_is_not_gone_on_with_where_the_file_of_its_decoder_has_changed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "elsewhere.py"
+    file.write_text("from specqual.decoder import make\n")
+    journal, run = Journal.open(tmp_path / NAME), about("elsewhere:make")
+    in_process(run, journal, 0)
+    in_process(run, journal, 0)
+    file.write_text("from specqual.decoder import make  # better\n")
+    with pytest.raises(BadJournal, match="code of the decoder"):
+        in_process(run, journal, 0)
 
 
 def test_a_verdict_stands_where_the_disk_takes_neither_gauge_nor_page(tmp_path):

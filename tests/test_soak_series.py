@@ -31,8 +31,8 @@ def test_a_worker_that_was_started_again_has_another_life(journal):
 def test_a_worker_that_died_within_a_segment_has_another_life_as_well(tmp_path):
     journal = Journal.open(tmp_path / "soak.sqlite")
     journal.begin({"seed": 1})
-    for moment, requests in enumerate((0, 50, 90, 0, 40)):
-        journal.gauge(0, {"requests": requests}, START + moment)
+    for moment, (process, requests) in enumerate(((7, 0), (7, 50), (7, 90), (8, 100), (8, 140))):
+        journal.gauge(0, {"process": process, "requests": requests}, START + moment)
     assert [len(life.moments) for life in lives(journal)] == [3, 2]
 
 
@@ -46,7 +46,7 @@ def test_no_time_passes_between_two_segments(journal):
 
 def test_memory_is_judged_from_the_journal(journal, tmp_path):
     assert memory(lives(journal)).verdict is Verdict.HOLDS
-    assert memory(lives(Journal.read(written(tmp_path, slope=9.0)))).verdict is Verdict.VIOLATED
+    assert memory(lives(Journal.read(written(tmp_path, minutes=30, slope=9.0)))).verdict is Verdict.VIOLATED
 
 
 def test_a_warm_up_takes_one_deck_of_epochs(tmp_path):
@@ -70,6 +70,23 @@ def test_a_decoder_that_is_made_late_is_no_leak(tmp_path):
         late = moment >= 150
         read = {"requests": 50.0 * moment, "decoders": 1 + late, "memory": 300 + 40 * late + 0.001 * moment}
         journal.gauge(0, read, START + 10 * moment)
+    assert memory(lives(journal)).verdict is Verdict.HOLDS
+
+
+def test_a_scenario_that_is_served_late_for_the_first_time_is_no_leak(tmp_path):
+    """In each process: what it met in its life before is not what it has met."""
+    journal = Journal.open(tmp_path / "soak.sqlite")
+    segment = journal.begin({"seed": 1, "scenarios": ["mixed", "gaps"]})
+    for process in range(2):
+        for moment in range(300):
+            late = moment >= 150
+            read = {"process": process, "requests": 50.0 * moment, "memory": 300 + 40 * late + 0.001 * moment}
+            journal.gauge(0, read, START + 10 * (moment + 300 * process))
+            if moment % 10 == 9:
+                name, number = ("gaps" if moment == 149 else "mixed"), moment + 300 * process
+                served = Served(0, START + 10 * number + 1, 2.0, 0.0)
+                journal.add(segment, Epoch(name, number, "EXACT", "", {"requests": 50}), served)
+    assert [life.met for life in lives(journal)] == [START + 1_493, START + 4_493]
     assert memory(lives(journal)).verdict is Verdict.HOLDS
 
 

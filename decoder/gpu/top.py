@@ -121,6 +121,11 @@ def grouped(logits: Tensor, groups: Tensor | None) -> Tensor:
     return groups
 
 
+def lanes_of(count: int) -> int:
+    """What is sorted where so many are wanted: a power of two, and more than one."""
+    return max(2, triton.next_power_of_2(count))
+
+
 def sets_of(size: int, lanes: int) -> tuple[int, int]:
     """How many sets so many groups are put into, and how many each has: as many as make both sorts equally long."""
     block = max(lanes, triton.next_power_of_2(size))
@@ -142,7 +147,7 @@ def top(
         ids, values = (torch.empty(rows, count, dtype=kind, device=logits.device) for kind in kinds)
     else:
         ids, values = out
-    size, lanes = groups.shape[1], triton.next_power_of_2(count)
+    size, lanes = groups.shape[1], lanes_of(count)
     pick_kernel[rows,](
         logits,
         logits.stride(0),
@@ -197,7 +202,7 @@ def argmax_torch(logits: Tensor, *, groups: Tensor | None = None, out: Tensor | 
 
 def cases(kind: str, width: int, count: int) -> tuple[Case, ...]:
     """The three kernels as they are launched, over rows of a kind such as fp32."""
-    size, lanes = triton.cdiv(width, GROUP * COLUMNS) * COLUMNS, triton.next_power_of_2(count)
+    size, lanes = triton.cdiv(width, GROUP * COLUMNS) * COLUMNS, lanes_of(count)
     sets, each = sets_of(size, lanes)
     logits = {"logits_ptr": f"*{kind}:16", "stride": "i32:16", "groups_ptr": "*i64:16"}
     shape = {"WIDTH": width, "GROUP": GROUP, "COLUMNS": COLUMNS}

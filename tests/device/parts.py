@@ -15,7 +15,7 @@ PYTHON, SMALL = sys.executable, ROOT / "fixtures" / "small"
 PYTEST = (PYTHON, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider")
 MADE = ("dense", "hybrid")  # small targets, of which a quantised one is made here
 TOKENS, BLOCK = 15_000, 5_000  # of a campaign
-MINUTES, WORKERS = "10", "4"  # of a soak
+MINUTES, WORKERS = "10", "1"  # of a soak, whose memory is judged by process
 SANITIZERS = ("/usr/local/cuda*/bin", "/usr/local/cuda*/compute-sanitizer", "/opt/nvidia/*/compute-sanitizer")
 SANITIZED = {  # by tool: what runs under it, and the variables that it needs
     "memcheck": ("test_gpu_attention test_gpu_recurrence test_gpu_convolution test_gpu_linear test_gpu_rows", True),
