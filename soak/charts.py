@@ -9,6 +9,7 @@ from specqual.conformance.charts import Chart
 from specqual.conformance.plot import Plot, decades, linear, named
 from specqual.conformance.statistics import log_e, mean, product
 
+from .gauges import AT_REST
 from .journal import Journal, added
 from .night import mixed
 from .records import Increment
@@ -179,7 +180,15 @@ def evidence(journal: Journal, enough: float) -> list[Chart]:
 
 GAUGES = (
     ("throughput", by_process, "tokens/s", "Throughput", "tokens per second", "Tokens that came, oracles included."),
-    ("memory", by_process, "memory", "Memory of the processes", "MB", "Resident. Its slope behind the warm-up counts."),
+    ("memory", by_process, "memory", "Memory of the processes", "MB", "Resident."),
+    (
+        "rest",
+        by_process,
+        AT_REST,
+        "Memory of the processes at rest",
+        "MB",
+        "While nobody is served, garbage gone. Its slope behind the warm-up counts.",
+    ),
     ("device-memory", by_process, "device memory", "Memory on the device", "MB", "What tensors hold there."),
     (
         "pages",

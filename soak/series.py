@@ -124,7 +124,6 @@ def a_deck(journal: Journal) -> float:
 
 
 def memory(all_lives: Sequence[Life], least: float = 0.0) -> Decision:
-    """The verdict on the memory of all processes, at rest where it was read so, behind `least` requests of each."""
-    own = [life.settled() for life in all_lives]
-    read = [life.of("requests", AT_REST) or life.of("requests", "memory") for life in own]
+    """The verdict on the memory of all processes at rest, behind `least` requests of each."""
+    read = [life.settled().of("requests", AT_REST) for life in all_lives]
     return growth([[(requests, held) for _, requests, held in moments] for moments in read], least)

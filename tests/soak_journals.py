@@ -6,6 +6,7 @@ from pathlib import Path
 from time import monotonic, time
 
 from specqual.soak.about import About
+from specqual.soak.gauges import AT_REST
 from specqual.soak.journal import NAME, Journal
 from specqual.soak.records import Epoch, Increment, Served, Violation
 from specqual.soak.worker import World
@@ -28,7 +29,8 @@ def gauges(minutes: float, slope: float) -> dict[str, float]:
     """What a worker reads so many minutes behind its start."""
     served = 1200 * minutes
     found = {"requests": served, "tokens": 30 * served, "tokens/s": 600.0, "queue": 5.0, "worst regret": 2e-7}
-    found |= {"memory": 400 + 50 * min(minutes, 1.0) + slope * served / 1e4, "decoders": 2.0}
+    held = 400 + 50 * min(minutes, 1.0) + slope * served / 1e4
+    found |= {"memory": held, AT_REST: held, "decoders": 2.0}
     found |= {"free pages nano": 900.0 - served % 70, "free slots nano": 12.0, "free pages table": 300.0}
     for place in (1, 2, 4, 8, 16):
         found |= {f"drafted @{place}": served / place, f"accepted @{place}": 2.5 * served / place}

@@ -8,6 +8,7 @@ import pytest
 
 from specqual.conformance.verdicts import Verdict
 from specqual.soak.charts import GAUGES, MOST_POINTS, acceptance, charts, evidence, in_shares, regrets, thinned
+from specqual.soak.gauges import AT_REST
 from specqual.soak.glance import clock, glance, words
 from specqual.soak.journal import Journal
 from specqual.soak.night import judged
@@ -58,7 +59,7 @@ def test_a_warm_up_takes_one_deck_of_epochs(tmp_path):
         journal.add(segment, Epoch("mixed", number, "EXACT", "", {"requests": 100}), Served(0, number, 1.0, 0.0))
     assert a_deck(journal) == 900
     for moment in range(300):  # caches fill for two thirds of the time
-        journal.gauge(0, {"requests": 50.0 * moment, "memory": 300 + 0.2 * min(moment, 200)}, START + 10 * moment)
+        journal.gauge(0, {"requests": 50.0 * moment, AT_REST: 300 + 0.2 * min(moment, 200)}, START + 10 * moment)
     assert memory(lives(journal), 10_000).verdict is Verdict.HOLDS
     assert memory(lives(journal), 0).verdict is not Verdict.HOLDS
 
@@ -68,7 +69,7 @@ def test_a_decoder_that_is_made_late_is_no_leak(tmp_path):
     journal.begin({"seed": 1})
     for moment in range(300):
         late = moment >= 150
-        read = {"requests": 50.0 * moment, "decoders": 1 + late, "memory": 300 + 40 * late + 0.001 * moment}
+        read = {"requests": 50.0 * moment, "decoders": 1 + late, AT_REST: 300 + 40 * late + 0.001 * moment}
         journal.gauge(0, read, START + 10 * moment)
     assert memory(lives(journal)).verdict is Verdict.HOLDS
 
@@ -80,7 +81,7 @@ def test_a_scenario_that_is_served_late_for_the_first_time_is_no_leak(tmp_path):
     for process in range(2):
         for moment in range(300):
             late = moment >= 150
-            read = {"process": process, "requests": 50.0 * moment, "memory": 300 + 40 * late + 0.001 * moment}
+            read = {"process": process, "requests": 50.0 * moment, AT_REST: 300 + 40 * late + 0.001 * moment}
             journal.gauge(0, read, START + 10 * (moment + 300 * process))
             if moment % 10 == 9:
                 name, number = ("gaps" if moment == 149 else "mixed"), moment + 300 * process

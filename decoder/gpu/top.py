@@ -123,7 +123,8 @@ def grouped(logits: Tensor, groups: Tensor | None) -> Tensor:
 
 def lanes_of(count: int) -> int:
     """What is sorted where so many are wanted: a power of two, and more than one."""
-    return max(2, triton.next_power_of_2(count))
+    lanes: int = max(2, triton.next_power_of_2(count))
+    return lanes
 
 
 def sets_of(size: int, lanes: int) -> tuple[int, int]:
