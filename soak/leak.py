@@ -114,7 +114,7 @@ def growth(lives: Sequence[Points], least: float = WARM_REQUESTS) -> Decision:
         beyond.append(slope)
     pooled = slope_of(*judged)
     if pooled is None or sum(map(len, judged)) < FEWEST_POINTS or pooled.requests < FEWEST_REQUESTS:
-        few = f"{FEWEST_REQUESTS:,} requests behind a warm-up of {max(least, WARM_REQUESTS):,.0f}"
+        few = f"{FEWEST_REQUESTS:,} requests with {FEWEST_POINTS} readings behind a warm-up of {max(least, WARM_REQUESTS):,.0f}"
         return Decision(Verdict.INCONCLUSIVE, f"no process served {few} without another decoder being made")
     told = f"memory grows by {pooled}, over {pooled.requests:,.0f} of them in {len(judged)} processes"
     if pooled.high > BOUND:
