@@ -114,8 +114,9 @@ def growth(lives: Sequence[Points], least: float = WARM_REQUESTS) -> Decision:
         beyond.append(slope)
     pooled = slope_of(*judged)
     if pooled is None or sum(map(len, judged)) < FEWEST_POINTS or pooled.requests < FEWEST_REQUESTS:
-        few = f"{FEWEST_REQUESTS:,} requests with {FEWEST_POINTS} readings behind a warm-up of {max(least, WARM_REQUESTS):,.0f}"
-        return Decision(Verdict.INCONCLUSIVE, f"no process served {few} without another decoder being made")
+        few = f"{FEWEST_REQUESTS:,} requests, with {FEWEST_POINTS} readings, without another decoder being made"
+        behind = f"behind a warm-up of {max(least, WARM_REQUESTS):,.0f}"
+        return Decision(Verdict.INCONCLUSIVE, f"no process served {few}, {behind}")
     told = f"memory grows by {pooled}, over {pooled.requests:,.0f} of them in {len(judged)} processes"
     if pooled.high > BOUND:
         return Decision(Verdict.INCONCLUSIVE, f"{told}: that is not surely below {BOUND:g}, nor surely above")
