@@ -18,13 +18,13 @@ from typing import Any
 from specqual.conformance.verdicts import Verdict
 
 from .about import About, Task, stage_of
-from .epoch import LONGEST
+from .calls import LONGEST
 from .journal import Journal
 from .records import CUT, DECODER, PROCESS, Epoch, Finding, Served, Violation
 from .worker import main
 
 GRACE = 120.0  # seconds for epochs under way when the time is up
-HUNG = 2 * LONGEST  # seconds without an end behind which a worker, whose own deadlines did not ring, is killed
+HUNG = 2 * LONGEST  # seconds without a word behind which a worker, whose own deadlines did not ring, is killed
 LEAVE = 5.0  # seconds that a worker has to leave
 BUNDLES = "violations"  # folder beside the journal, with a file that --replay takes for each
 TRIES = 2  # of an epoch whose worker dies
@@ -42,11 +42,13 @@ class Worker:
     task: Task | None = None
     since: float = 0.0  # time of day
     began: float = 0.0  # the same by a clock that nobody sets
+    heard: float = 0.0  # by that clock, when it last said something
     killed: bool = False  # on purpose
     behind: list[Task] = field(default_factory=list)  # epochs of the decoders that live in it
 
     def give(self, task: Task) -> None:
-        self.task, self.since, self.began = task, time(), monotonic()
+        self.task, self.since = task, time()
+        self.began = self.heard = monotonic()
         with suppress(BrokenPipeError):  # it is gone, as its connection will say
             self.connection.send(task)
 
@@ -61,7 +63,7 @@ class Worker:
 
     @property
     def hung(self) -> bool:
-        return self.task is not None and self.seconds > HUNG
+        return self.task is not None and monotonic() - self.heard > HUNG
 
     @property
     def seconds(self) -> float:
@@ -153,6 +155,7 @@ class Soak:
             said = worker.connection.recv()
         except (EOFError, OSError):  # gone, perhaps in the midst of saying something
             return worker if self.stopped else self._replaced(worker)  # who stops a run may stop its workers, too
+        worker.heard = monotonic()
         if said[0] == "gauges":
             with suppress(sqlite3.Error):  # there will be others
                 self.journal.gauge(worker.index, said[1])

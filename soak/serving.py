@@ -27,6 +27,7 @@ from .course import Course, Looked, Outcome
 from .plan import Asked, Plan
 
 USUAL = {"lag": 0, "chunk": 256}
+ENDLESS = 16  # times as many tokens as were asked for: they will have no end
 PATIENCE = 400  # ticks without an event although somebody is to be served
 
 
@@ -201,6 +202,8 @@ class Traffic:
                     course.late += 1
                 elif 0 <= event.sample < course.request.n:
                     course.samples[event.sample] += map(int, event.ids)
+                    if len(course.samples[event.sample]) > ENDLESS * course.request.max_tokens:
+                        raise DecoderError(f"request {course.place} goes on beyond {ENDLESS} times what it asked for")
                 else:
                     self.found.amiss.append(("events", f"sample {event.sample} of {course.request.n}"))
             else:

@@ -6,6 +6,7 @@ import sqlite3
 import tempfile
 import time
 from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,22 @@ def test_a_worker_that_hangs_is_killed_and_named(tmp_path, monkeypatch):
     soak.run()
     assert "heard nothing for 8 seconds, and killed" in journal.noted(PROCESS)[0][2]
     assert judged(journal).decisions["traffic"].verdict is Verdict.ERROR
+
+
+def test_a_worker_that_says_something_does_not_hang(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(specqual.soak.run, "monotonic", lambda: now[0])
+    mine, theirs = Pipe()
+    worker = Worker(0, None, mine)
+    worker.give(("gaps", 0))
+    now[0] = 0.9 * specqual.soak.run.HUNG
+    theirs.send(("gauges", {}))
+    soak = until(Journal.open(tmp_path / NAME), lambda soak: None)
+    soak._heard(worker)
+    now[0] *= 1.5
+    assert not worker.hung and worker.seconds == now[0]
+    now[0] *= 2
+    assert worker.hung
 
 
 def test_an_epoch_that_has_no_end_when_the_time_is_up_leaves_the_run_open_until_it_is_served(tmp_path, monkeypatch):

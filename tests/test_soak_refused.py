@@ -1,6 +1,7 @@
 """What a decoder refuses, and what it fails in, are different things; neither goes unsaid."""
 
 import sqlite3
+import time
 
 import pytest
 
@@ -195,6 +196,37 @@ def test_an_answer_that_is_none_is_a_failure_of_the_decoder(monkeypatch, name, s
     (one,) = world.play(("storm", 0)).epoch.violations
     world.close()
     assert one.oracle == DECODER and told in one.detail
+
+
+def test_a_call_that_does_not_return_is_a_failure_of_the_decoder(monkeypatch):
+    monkeypatch.setattr("specqual.soak.calls.LONGEST", 0.5)
+    world = World(about("optimised", "gaps"))
+    monkeypatch.setattr(world.stage("nano").decoder, "step", lambda: time.sleep(30))
+    (one,) = world.play(("gaps", 0)).epoch.violations
+    world.close()
+    assert one.oracle == DECODER and "did not answer within 0.5 seconds" in one.detail
+
+
+def test_an_epoch_may_take_as_long_as_it_takes(monkeypatch):
+    """On a machine that is busy with something else it can be long: what hangs is a call."""
+    monkeypatch.setattr("specqual.soak.calls.LONGEST", 0.5)
+    world, began = World(about("optimised", "gaps")), time.monotonic()
+    step = world.stage("nano").decoder.step
+    monkeypatch.setattr(world.stage("nano").decoder, "step", lambda: (time.sleep(0.1), step())[1])
+    epoch = world.play(("gaps", 0)).epoch
+    world.close()
+    assert epoch.verdict is Verdict.EXACT and time.monotonic() - began > 0.5
+
+
+def test_a_request_that_has_no_end_is_a_failure_of_the_decoder(monkeypatch):
+    world = World(about("optimised", "gaps"))
+    decoder = world.stage("nano").decoder
+    submit, ids = decoder.submit, []
+    monkeypatch.setattr(decoder, "submit", lambda request: ids.append(submit(request)) or ids[-1])
+    monkeypatch.setattr(decoder, "step", lambda: [Tokens(ids[0], (5,))])
+    (one,) = world.play(("gaps", 0)).epoch.violations
+    world.close()
+    assert one.oracle == DECODER and "goes on beyond 16 times what it asked for" in one.detail
 
 
 def test_a_run_is_not_gone_on_with_where_the_file_of_its_decoder_has_changed(tmp_path, monkeypatch):
