@@ -5,7 +5,7 @@ import multiprocessing
 import signal
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -88,6 +88,7 @@ class Soak:
     workers: int
     seconds: float
     beat: Callable[["Soak"], None] = lambda soak: None
+    identity: Mapping[str, Any] | None = None  # of the run, where somebody has read its checkpoints for it already
     stopped: str | None = None
     segment: int = 0
     team: list[Worker] = field(default_factory=list)
@@ -104,7 +105,7 @@ class Soak:
     def run(self) -> str:
         """Serve epochs until the time is up or somebody stops it; says how it ended. What is recorded stays valid
         wherever this is cut off; while nothing can be recorded, nothing is begun."""
-        self.segment = self.journal.begin(self.about.json() | self.about.made_with())
+        self.segment = self.journal.begin(self.identity or self.about.json() | self.about.made_with())
         done = self.journal.done()
         tasks = (task for task in self.about.tasks() if task not in done)
         with TemporaryDirectory(prefix="specqual-soak-", ignore_cleanup_errors=True) as self.folder:

@@ -148,7 +148,7 @@ def test_attention_side_by_side_is_the_same_attention() -> None:
     with scene_of(rig, session.store(rig), 2, 33, 0) as scene:
         for one in attention.passes(rig):
             torch.manual_seed(3)
-            found = {name: body() for name, body in attention.bodies(rig, scene, one)}
+            found = {name: body() for name, body in attention.bodies(scene, one)}
             assert len(found["own"]) == len(one.streams)
             for mine, theirs in zip(found["own"], found["sdpa"], strict=True):
                 assert mine.shape == (2 * one.rows, one.heads, one.streams[0].head_dim)

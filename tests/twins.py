@@ -27,11 +27,11 @@ def run_definitions(monkeypatch: pytest.MonkeyPatch) -> None:
         return  # a graph could not hold the twins
     names = [f"{gpu.__name__}.{found.name}" for found in pkgutil.iter_modules(gpu.__path__)]
     modules = [import_module(name) for name in names]
+    how = {**dict.fromkeys(FEWER, whole), **dict.fromkeys(NARROW, widened), **dict.fromkeys(EXACT, weighed)}
     twins = dict[Any, Any]()
     for module in modules:
         for name, twin in vars(module).items():
             if name.endswith("_torch") and getattr(twin, "__module__", "") == module.__name__:
-                how = {**dict.fromkeys(FEWER, whole), **dict.fromkeys(NARROW, widened), **dict.fromkeys(EXACT, weighed)}
                 made = how[name](twin) if name in how else twin
                 twins[vars(module).get(name.removesuffix("_torch"))] = made
     for module in modules:

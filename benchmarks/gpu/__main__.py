@@ -64,6 +64,7 @@ def parts(sizes: Sizes, device: torch.device, limit: Callable[[float], None]) ->
 
     clock = Clock(device, sizes.trials, sizes.warm)
     samples, context = max(sizes.batches), max(sizes.contexts)
+    ends = [*dict.fromkeys((sizes.batches[0], sizes.batches[-1]))]
     session = Session.of(sizes.geometry, device, samples, context)
 
     def planned(batches: tuple[int, ...]) -> speed.Plan:
@@ -89,14 +90,11 @@ def parts(sizes: Sizes, device: torch.device, limit: Callable[[float], None]) ->
     def broken_down(keep: speed.Keep) -> list[dict[str, Any]]:
         rig, plan = session.rig(True), planned(sizes.batches)
         store = session.store(rig)
-        return [
-            breakdown.measure(rig, store, clock, plan, batch, context)
-            for batch in dict.fromkeys((sizes.batches[0], sizes.batches[-1]))
-        ]
+        return [breakdown.measure(rig, store, clock, plan, batch, context) for batch in ends]
 
     def side_by_side(keep: speed.Keep) -> list[dict[str, Any]]:
-        rig, ends = session.rig(True), dict.fromkeys((sizes.batches[0], sizes.batches[-1]))
-        return attention.measure(rig, session.store(rig), clock, [*ends], context, sizes.times)
+        rig = session.rig(True)
+        return attention.measure(rig, session.store(rig), clock, ends, context, sizes.times)
 
     def compared(keep: speed.Keep) -> dict[str, Any]:
         session.drop()

@@ -54,27 +54,26 @@ def measure(
         with scene_of(rig, store, batch, context, 0) as scene:
             for one in passes(rig):
                 recorder = Recorder(rig.device)  # whose memory goes with it
-                works = {name: recorder.record(body).again for name, body in bodies(rig, scene, one)}
+                works = {name: recorder.record(body).again for name, body in bodies(scene, one)}
                 seconds = clock.compare(works, times)
                 told = {"name": one.name, "layers": len(one.streams), "batch": batch, "context": context}
                 found.append({**told, "seconds": seconds})
     return found
 
 
-def bodies(rig: Rig, scene: Scene, one: Pass) -> Iterator[tuple[str, Callable[[], tuple[Tensor, ...]]]]:
+def bodies(scene: Scene, one: Pass) -> Iterator[tuple[str, Callable[[], tuple[Tensor, ...]]]]:
     """By back end, the attention of all layers of a pass over noise."""
-    device, samples = rig.device, len(scene.memories)
-    rows = samples * one.rows
+    device, rows = scene.rig.device, scene.batch * one.rows
     spans = Spans(
-        torch.arange(samples + 1, dtype=torch.int32, device=device) * one.rows,
-        torch.full((samples,), scene.context, dtype=torch.int32, device=device),
+        torch.arange(scene.batch + 1, dtype=torch.int32, device=device) * one.rows,
+        torch.full((scene.batch,), scene.context, dtype=torch.int32, device=device),
     )
-    stream = one.streams[0]
+    kv_heads, depth = one.streams[0].kv_heads, one.streams[0].head_dim  # of every layer
 
     def noise(heads: int) -> Tensor:
-        return torch.randn(rows, heads, stream.head_dim, dtype=torch.bfloat16, device=device)
+        return torch.randn(rows, heads, depth, dtype=torch.bfloat16, device=device)
 
-    query, sides = noise(one.heads), (noise(stream.kv_heads), noise(stream.kv_heads)) if one.block else None
+    query, sides = noise(one.heads), (noise(kv_heads), noise(kv_heads)) if one.block else None
     layers = [
         {
             "cache": scene.store.pages.cache(stream),
@@ -89,9 +88,7 @@ def bodies(rig: Rig, scene: Scene, one: Pass) -> Iterator[tuple[str, Callable[[]
 
     def all_layers(attention: Attention) -> tuple[Tensor, ...]:
         return tuple(
-            attention(
-                query, spans=spans, most=one.rows, kv_heads=stream.kv_heads, causal=one.causal, own=sides, **layer
-            )
+            attention(query, spans=spans, most=one.rows, kv_heads=kv_heads, causal=one.causal, own=sides, **layer)
             for layer in layers
         )
 

@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
     table.add_row("sum", *(f"{size / GIB:.3f}" for size in totals.values()))
     table.add_row("left", *(f"{(memory - size) / GIB:.3f}" for size in totals.values()))
     console.print(table)
-    load, kept = next(iter(wanted.values())), Options().prefixes
-    if more := 0 if args.prefixes else total(pair, replace(load, prefixes=kept)) - total(pair, load):
+    (name, load), kept = next(iter(wanted.items())), Options().prefixes
+    if more := 0 if args.prefixes else total(pair, replace(load, prefixes=kept)) - totals[name]:
         told = f"without a prefix cache; with {kept} chunks, the decoder's default, {more / GIB:.3f} GiB more"
         console.print(f"{told} (--prefixes {kept})")
 

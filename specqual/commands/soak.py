@@ -76,7 +76,8 @@ def followed(args: argparse.Namespace) -> int:
     about = asked(args)
     folder.mkdir(parents=True, exist_ok=True)
     journal, console = (Cramped if args.chaos else Journal).open(file), Console()
-    journal.agree(about.json() | about.made_with())
+    identity = about.json() | about.made_with()
+    journal.agree(identity)
     press, mayhem = Press(journal, folder), Mayhem(about.seed) if args.chaos else None
     told: str | None = None
     with view(journal, console) as shown:
@@ -91,7 +92,7 @@ def followed(args: argparse.Namespace) -> int:
             if mayhem is not None:
                 mayhem.tick(soak)
 
-        soak = Soak(about, journal, args.workers, minutes * 60, beat)
+        soak = Soak(about, journal, args.workers, minutes * 60, beat, identity)
         with stopping(soak):
             how = soak.run()
     found = press.print(running=False)
