@@ -87,6 +87,13 @@ def test_a_part_that_fails_says_why_and_the_others_go_on(tmp_path: Path) -> None
     assert written["error"] == "ValueError: weights: none" and written["found"] == [1]
 
 
+def test_a_part_of_many_cells_keeps_each_as_soon_as_it_is_there() -> None:
+    kept = list[int]()
+    cells = ({"batch": batch} for batch in (1, 8))
+    assert entry.gathered(cells, lambda found: kept.append(len(found))) == [{"batch": 1}, {"batch": 8}]
+    assert kept == [1, 2]
+
+
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_the_bytes_of_modules_are_those_of_the_tensors_that_are_made(name: str) -> None:
     session = Session.of(name, HOST, 1, 1)

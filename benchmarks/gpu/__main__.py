@@ -13,7 +13,7 @@ import json
 import math
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -90,11 +90,11 @@ def parts(sizes: Sizes, device: torch.device, limit: Callable[[float], None]) ->
     def broken_down(keep: speed.Keep) -> list[dict[str, Any]]:
         rig, plan = session.rig(True), planned(sizes.batches)
         store = session.store(rig)
-        return [breakdown.measure(rig, store, clock, plan, batch, context) for batch in ends]
+        return gathered((breakdown.measure(rig, store, clock, plan, batch, context) for batch in ends), keep)
 
     def side_by_side(keep: speed.Keep) -> list[dict[str, Any]]:
         rig = session.rig(True)
-        return attention.measure(rig, session.store(rig), clock, ends, context, sizes.times)
+        return gathered(attention.measure(rig, session.store(rig), clock, ends, context, sizes.times), keep)
 
     def compared(keep: speed.Keep) -> dict[str, Any]:
         session.drop()
@@ -104,10 +104,11 @@ def parts(sizes: Sizes, device: torch.device, limit: Callable[[float], None]) ->
         finally:
             limit(sizes.limit)
 
-    def served(keep: speed.Keep) -> Any:
+    def served(keep: speed.Keep) -> list[dict[str, Any]]:
         session.drop()
         where = "cuda" if device.type == "cuda" else "interpreter"
-        return small.measure(sizes.small, where, clock, sizes.small_batches, sizes.prompt, sizes.tokens)
+        cells = small.measure(sizes.small, where, clock, sizes.small_batches, sizes.prompt, sizes.tokens)
+        return gathered(cells, keep)
 
     return {
         "memory": held,
@@ -118,6 +119,15 @@ def parts(sizes: Sizes, device: torch.device, limit: Callable[[float], None]) ->
         "small": served,
         "transformers": compared,
     }
+
+
+def gathered(cells: Iterator[dict[str, Any]], keep: Callable[[Any], None]) -> list[dict[str, Any]]:
+    """All cells of a part; `keep` is told of each as soon as it is there."""
+    found = list[dict[str, Any]]()
+    for cell in cells:
+        found.append(cell)
+        keep(found)
+    return found
 
 
 def main() -> int:

@@ -47,18 +47,25 @@ def passes(rig: Rig) -> tuple[Pass, ...]:
 
 def measure(
     rig: Rig, store: Store, clock: Clock, batches: Sequence[int], context: int, times: int
-) -> list[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
     """Seconds of all layers by back end, for every batch and pass."""
-    found = []
     for batch in batches:
         with scene_of(rig, store, batch, context, 0) as scene:
             for one in passes(rig):
-                recorder = Recorder(rig.device)  # whose memory goes with it
-                works = {name: recorder.record(body).again for name, body in bodies(scene, one)}
-                seconds = clock.compare(works, times)
-                told = {"name": one.name, "layers": len(one.streams), "batch": batch, "context": context}
-                found.append({**told, "seconds": seconds})
-    return found
+                yield cell_of(scene, one, clock, times)
+
+
+def cell_of(scene: Scene, one: Pass, clock: Clock, times: int) -> dict[str, Any]:
+    """The same of one pass; graphs, and what they read, go with its end."""
+    recorder, works = Recorder(scene.rig.device), dict(bodies(scene, one))  # what they hold no graph keeps
+    records = {name: recorder.record(body) for name, body in works.items()}
+    return {
+        "name": one.name,
+        "layers": len(one.streams),
+        "batch": scene.batch,
+        "context": scene.context,
+        "seconds": clock.compare({name: record.again for name, record in records.items()}, times),
+    }
 
 
 def bodies(scene: Scene, one: Pass) -> Iterator[tuple[str, Callable[[], tuple[Tensor, ...]]]]:

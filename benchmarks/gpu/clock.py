@@ -11,6 +11,7 @@ from ..results import Spread
 
 TRIALS = 5
 WARM = 2  # runs off the clock, which compile and capture
+COPIES = 32  # in one timing: few of them would be as long as the events around them need
 Work = Callable[[], Any]
 
 
@@ -70,4 +71,5 @@ def copy_bandwidth(clock: Clock) -> list[float]:
     size = 2**28 if clock.device.type == "cuda" else 2**16
     source = torch.empty(size, dtype=torch.uint8, device=clock.device).random_()
     target = torch.empty_like(source)
-    return [2 * size / second for second in trials_of(clock.compare({"copy": lambda: target.copy_(source)}, 4)["copy"])]
+    seconds = clock.compare({"copy": lambda: target.copy_(source)}, COPIES)["copy"]
+    return [2 * size / second for second in trials_of(seconds)]

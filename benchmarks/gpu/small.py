@@ -1,6 +1,6 @@
 """Real acceptance and speed on the trained small fixtures, the target alone beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,9 +13,11 @@ from ..traffic import traffic
 from .clock import Clock
 
 
-def measure(names: Sequence[str], device: str, clock: Clock, batches: Sequence[int], prompt: int, tokens: int) -> Any:
+def measure(
+    names: Sequence[str], device: str, clock: Clock, batches: Sequence[int], prompt: int, tokens: int
+) -> Iterator[dict[str, Any]]:
     """Greedy decoding of held-out code by every target with its DFlash 2 drafter; seconds of whole runs."""
-    return [cell_of(name, device, clock, batch, prompt, tokens) for name in names for batch in batches]
+    return (cell_of(name, device, clock, batch, prompt, tokens) for name in names for batch in batches)
 
 
 def cell_of(name: str, device: str, clock: Clock, batch: int, prompt: int, tokens: int) -> dict[str, Any]:
