@@ -183,3 +183,9 @@ def test_targets_are_quantised_only_where_somebody_asks_for_them(tmp_path: Path)
         for only in ("", "bf16", "hybrid")
     }
     assert made == {"": ["quantise-dense", "quantise-hybrid"], "bf16": [], "hybrid": ["quantise-hybrid"]}
+
+
+@pytest.mark.parametrize(("minutes", "served"), [(14.0, "10"), (9.5, "5.5"), (2.0, "0.5")])
+def test_a_soak_ends_within_the_minutes_of_its_part(tmp_path: Path, minutes: float, served: str) -> None:
+    (job,) = parts.soak(parts.Session(tmp_path, minutes=minutes))
+    assert job.command[job.command.index("--minutes") + 1] == served

@@ -18,9 +18,10 @@ on one GPU:
     3.  bench      7  the full geometry: memory, steps, rounds, breakdown
         sanitize   2  compute-sanitizer, memcheck and racecheck, on kernels and on a small decode
 
-        soak      14  ten minutes of `specqual soak`; it measures nothing, so it may run beside all but bench
+        soak      14  `specqual soak` for four minutes less; it measures nothing, so it may run beside all but bench
 
-`--device interpreter` or `cpu` rehearses profile and bitwise where there is no GPU: `--device cpu --only hybrid-bf16`.
+`--device interpreter` or `cpu` rehearses profile and bitwise where there is no GPU (`--device cpu --only hybrid-bf16`),
+and soak (`--device cpu --minutes soak=2`).
 """
 
 import argparse
@@ -62,6 +63,7 @@ def run_part(
     name: str, part: Part, session: Session, variables: Mapping[str, str], hear: Callable[[Ended], None]
 ) -> None:
     """All jobs of a part; `hear` is told of each one that has ended."""
+    session = replace(session, minutes=part.minutes)
     end, logs = monotonic() + 60 * part.minutes, session.folder("logs") / name
     for jobs, width in ((part.needs(session), 2), (chosen(session, part.jobs(session)), part.width)):
         run(jobs, width=width, end=end, logs=logs, variables=variables, hear=hear)

@@ -15,7 +15,7 @@ PYTHON, SMALL = sys.executable, ROOT / "fixtures" / "small"
 PYTEST = (PYTHON, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider")
 MADE = ("dense", "hybrid")  # small targets, of which a quantised one is made here
 TOKENS, BLOCK = 15_000, 5_000  # of a campaign
-MINUTES, WORKERS = "10", "1"  # of a soak, whose memory is judged by process
+SPARE = 4.0  # minutes of a soak's part in which it serves nothing: it begins, waits for its last epochs, and judges
 SANITIZERS = ("/usr/local/cuda*/bin", "/usr/local/cuda*/compute-sanitizer", "/opt/nvidia/*/compute-sanitizer")
 SANITIZED = {  # by tool: what runs under it, and the variables that it needs
     "memcheck": ("test_gpu_attention test_gpu_recurrence test_gpu_convolution test_gpu_linear test_gpu_rows", True),
@@ -26,12 +26,13 @@ SANITIZED = {  # by tool: what runs under it, and the variables that it needs
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Where a session runs, and where its files go."""
+    """Where a session runs, and where its files go; the minutes are those of the part that is asked for jobs."""
 
     scratch: Path
     device: str = "cuda"
     only: str = ""
     commit: str = ""
+    minutes: float = 0.0
 
     def folder(self, name: str) -> Path:
         found = self.scratch / name
@@ -119,7 +120,8 @@ def bench(session: Session) -> Iterator[Job]:
 
 def soak(session: Session) -> Iterator[Job]:
     report, options = session.folder("soak"), ("--option", f"device={session.device}")
-    command = [PYTHON, "-m", "specqual", "soak", "--minutes", MINUTES, "--workers", WORKERS, "--report", report]
+    minutes = f"{max(session.minutes - SPARE, session.minutes / 4):g}"
+    command = [PYTHON, "-m", "specqual", "soak", "--minutes", minutes, "--report", report]
     yield Job("soak", [*command, *options])
 
 
