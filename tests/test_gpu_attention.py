@@ -10,7 +10,7 @@ from . import ptx
 from .interpreter import DEVICE, ints  # isort: split
 
 from specqual.decoder.gpu import attention as module
-from specqual.decoder.gpu import codes
+from specqual.decoder.gpu import codes, pieces
 from specqual.decoder.gpu.attention import attention, attention_torch
 from specqual.decoder.gpu.attention_backends import BACK_ENDS
 from specqual.decoder.gpu.spans import Spans
@@ -23,7 +23,7 @@ HEADS, KV_HEADS, DIM = 6, 2, 16
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short pieces, so that there are several."""
-    monkeypatch.setattr(module, "cut_of", lambda *_: module.Cut(32, 16, 2, 4, 2))
+    monkeypatch.setattr(module, "cut_of", lambda *_: pieces.Cut(32, 16, 2, 4, 2))
 
 
 def test_codes_become_numbers_exactly() -> None:
@@ -116,9 +116,9 @@ def test_rows_whose_parts_a_workspace_does_not_hold_go_block_by_block_to_the_sam
     call = asked(SAMPLES, dtype, cached, **options)
     whole = attention(**call)  # type: ignore[arg-type]
     for rows in (2, 5):
-        numbers = module.numbers_of(rows, HEADS, DIM, module.pieces_of(8, module.cut_of(), "own" in options))
+        numbers = pieces.numbers_of(rows, HEADS, DIM, pieces.pieces_of(8, module.cut_of(), "own" in options))
         room = torch.full((numbers + 64,), torch.nan, device=DEVICE)
-        monkeypatch.setattr(module, "FLOATS", numbers)
+        monkeypatch.setattr(pieces, "FLOATS", numbers)
         found = attention(**call, workspace=Workspace(room, ints(0)))  # type: ignore[arg-type]
         assert torch.equal(found, whole)
         assert room[numbers:].isnan().all() and not room[:numbers].isnan().all()

@@ -4,14 +4,10 @@ A program reads one piece of the cached positions of one sample and key head, an
 queries. Pieces, and the steps within a piece, lie at fixed absolute positions; each tile goes through the same
 instructions, however many there are; a step that a query does not see leaves its numbers as they are; and the pieces
 are added in their order. So a row's bits depend on its position, on its query and on what it sees, and on nothing else.
-
-Parts lie in a workspace of one size: rows whose parts it does not hold go block after block, each in two launches.
 """
 
 # In a kernel a tuple grows, one value for each tile.
 # mypy: disable-error-code="assignment"
-
-from typing import NamedTuple
 
 import torch
 import triton
@@ -21,41 +17,13 @@ from torch import Tensor
 from ..view import PAGE
 from .audit import Case
 from .codes import decoded
+from .gather import gather, gather_case
 from .native import product
+from .pieces import LOWEST, QUERIES, block_of, cut_of, numbers_of, parts_of, pieces_of
 from .spans import Spans
-from .splits import FLOATS, Workspace, owned
+from .splits import Workspace, owned
 
-QUERIES = 16  # of a tile: rows of a sample, and all heads that share a key head
-HEADS = 4  # that one program adds the pieces of
-UNROLL = 4  # pieces whose loads are under way together
 LOG2E = 1.4426950408889634
-LOWEST = tl.constexpr(-1e30)  # below every score, and finite, so that nothing is subtracted from itself at infinity
-
-
-class Cut(NamedTuple):
-    """How attention with one head size and dtype is cut into programs."""
-
-    piece: int  # positions of a program
-    step: int  # of them at a time
-    tiles: int  # of queries, at most
-    warps: int
-    stages: int
-
-
-CUTS = {(256, 2, 2): Cut(128, 64, 3, 8, 2), (256, 2, 1): Cut(128, 64, 3, 8, 1)}
-"""By head size, and bytes of a number of queries and of the cache."""
-
-
-def cut_of(depth: int, size: int, cached: int) -> Cut:
-    return CUTS.get((depth, size, cached), Cut(128, 64, 2, 4, 2) if size == 2 else Cut(128, 16, 1, 4, 2))
-
-
-class Parts(NamedTuple):
-    """What every piece gives for every row of a block and head; pieces of the cache, and behind them the own rows."""
-
-    found: Tensor  # float32, in the order rows, heads, pieces, d
-    best: Tensor  # float32, rows, heads, pieces: the highest score, to base 2
-    mass: Tensor  # float32, rows, heads, pieces
 
 
 @triton.jit(do_not_specialize=["table_stride", "begin", "size", "pieces"])  # none may decide how this is compiled
@@ -159,76 +127,6 @@ def attention_kernel(
             tl.store(mass_ptr + place, mass[tile], mask=real)
 
 
-@triton.jit(do_not_specialize=["begin", "size", "pieces"])
-def gather_kernel(
-    found_ptr,
-    best_ptr,
-    mass_ptr,
-    gate_ptr,
-    gate_stride,
-    out_ptr,
-    first_ptr,
-    start_ptr,
-    begin,
-    size,
-    pieces,
-    scale,
-    ALL: tl.constexpr,
-    DEPTH: tl.constexpr,
-    WINDOW: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    OWN: tl.constexpr,
-    GATED: tl.constexpr,
-    PIECE: tl.constexpr,
-    HEADS: tl.constexpr,
-    UNROLL: tl.constexpr,
-):
-    sample = tl.program_id(2)
-    first, start = tl.load(first_ptr + sample), tl.load(start_ptr + sample)
-    place = tl.maximum(begin - first, 0) + tl.program_id(0)
-    if place < tl.minimum(begin + size, tl.load(first_ptr + sample + 1)) - first:
-        row = (first + place).to(tl.int64)
-        heads, dims = tl.program_id(1) * HEADS + tl.arange(0, HEADS), tl.arange(0, DEPTH)
-        real = heads < ALL
-        low, end = 0, start
-        if WINDOW > 0:
-            low = tl.maximum(low, start + place + 1 - WINDOW)
-        if not OWN:
-            end = tl.load(first_ptr + sample + 1) - first + start
-            if CAUSAL:
-                end = start + place + 1
-        best, mass = tl.full([HEADS], LOWEST, tl.float32), tl.zeros([HEADS], tl.float32)
-        found, parts = tl.zeros([HEADS, DEPTH], tl.float32), ((row - begin) * ALL + heads) * pieces
-        for base in range(low // (PIECE * UNROLL) * UNROLL, (end + PIECE - 1) // PIECE, UNROLL):
-            for step in tl.static_range(UNROLL):
-                piece = base + step
-                there = real & (piece * PIECE + PIECE > low) & (piece * PIECE < end) & (low < end)
-                best, mass, found = added(
-                    best, mass, found, parts + piece, there, dims, best_ptr, mass_ptr, found_ptr, DEPTH
-                )
-        if OWN:
-            best, mass, found = added(
-                best, mass, found, parts + pieces - 1, real, dims, best_ptr, mass_ptr, found_ptr, DEPTH
-            )
-        said = found * (scale / tl.where(real, mass, 1.0))[:, None]
-        at = heads[:, None] * DEPTH + dims[None, :]
-        if GATED:
-            gate = tl.load(gate_ptr + row * gate_stride + at, mask=real[:, None], other=0.0).to(tl.float32)
-            said = said * tl.sigmoid(gate)
-        tl.store(out_ptr + row * (ALL * DEPTH) + at, said.to(out_ptr.dtype.element_ty), mask=real[:, None])
-
-
-@triton.jit
-def added(best, mass, found, at, there, dims, best_ptr, mass_ptr, found_ptr, DEPTH: tl.constexpr):
-    """One more part, added to what is known of some heads."""
-    theirs = tl.load(best_ptr + at, mask=there, other=LOWEST)
-    weighed = tl.load(mass_ptr + at, mask=there, other=0.0)
-    part = tl.load(found_ptr + at[:, None] * DEPTH + dims[None, :], mask=there[:, None], other=0.0)
-    higher = tl.maximum(best, theirs)
-    fade, weight = tl.exp2(best - higher), tl.exp2(theirs - higher)
-    return higher, mass * fade + weighed * weight, found * fade[:, None] + part * weight[:, None]
-
-
 def attention(
     query: Tensor,
     cache: Tensor,
@@ -263,7 +161,6 @@ def attention(
     parts = parts_of(workspace, size, heads, depth, pieces)
     out = torch.empty(rows, heads, depth, dtype=query.dtype, device=query.device) if out is None else out
     own_key, own_value = (query, query) if own is None else own
-    gate_, gate_stride = (query, 0) if gate is None else (gate, gate.stride(0))
     key_scale, value_scale = scales
     longest = min(most, size)  # rows that one sample has in a block
     for begin in range(0, rows, max(1, size)):
@@ -298,53 +195,22 @@ def attention(
             num_stages=cut.stages,
             enable_fp_fusion=False,
         )
-        gather_kernel[longest, triton.cdiv(heads, HEADS), len(spans.start)](
-            *parts,
-            gate_,
-            gate_stride,
+        gather(
+            parts,
             out,
-            *spans,
-            begin,
-            size,
-            pieces,
-            value_scale,
-            heads,
-            depth,
-            window or 0,
-            causal,
-            own is not None,
-            gate is not None,
-            cut.piece,
-            HEADS,
-            UNROLL,
-            num_warps=4,
-            enable_fp_fusion=False,
+            spans,
+            begin=begin,
+            size=size,
+            longest=longest,
+            pieces=pieces,
+            piece=cut.piece,
+            scale=value_scale,
+            window=window,
+            causal=causal,
+            own=own is not None,
+            gate=gate,
         )
     return out
-
-
-def pieces_of(width: int, cut: Cut, own: bool) -> int:
-    """The pieces of a table of so many pages, and one for the block's own rows."""
-    return -(-width * PAGE // cut.piece) + own
-
-
-def numbers_of(rows: int, heads: int, depth: int, pieces: int) -> int:
-    """The float32 numbers of the parts of so many rows; each side begins at a multiple of 16 bytes."""
-    count = rows * heads * pieces
-    return count * depth + 2 * (count + -count % 4)
-
-
-def block_of(heads: int, depth: int, pieces: int, whole: int) -> int:
-    """The rows whose parts a workspace holds, one at least; those of whole programs, if of any."""
-    rows = max(1, FLOATS // numbers_of(1, heads, depth, pieces))
-    return rows // whole * whole or rows
-
-
-def parts_of(workspace: Workspace, rows: int, heads: int, depth: int, pieces: int) -> Parts:
-    """Where the parts of so many rows lie."""
-    count, room = rows * heads * pieces, workspace.parts
-    best, mass = count * depth, count * depth + count + -count % 4
-    return Parts(room[:best], room[best : best + count], room[mass : mass + count])
 
 
 def attention_torch(
@@ -397,34 +263,24 @@ def cases(kind: str, cached: str, heads: int, kv_heads: int, depth: int, own: bo
     sizes = {"bf16": 2, "fp8e4nv": 1, "fp32": 4}
     cut, group = cut_of(depth, sizes[kind], sizes[cached]), heads // kv_heads
     name = f"{kind} over {cached} {heads}/{kv_heads}x{depth}{' own' * own}"
-    rounded = dict.fromkeys(("query_ptr", "own_key_ptr", "own_value_ptr", "gate_ptr", "out_ptr"), f"*{kind}:16")
-    exact = dict.fromkeys(("found_ptr", "best_ptr", "mass_ptr"), "*fp32:16")
-    counts = dict.fromkeys(("table_ptr", "first_ptr", "start_ptr"), "*i32:16")
-    strides = dict.fromkeys(("query_stride", "page_stride", "own_stride", "gate_stride"), "i32:16")
-    numbers = dict.fromkeys(("table_stride", "begin", "size", "pieces"), "i32") | {"scale": "fp32"}
-    known = rounded | exact | counts | strides | numbers | {"cache_ptr": f"*{cached}:16"}
+    signature = {
+        **dict.fromkeys(("query_ptr", "own_key_ptr", "own_value_ptr"), f"*{kind}:16"),
+        "cache_ptr": f"*{cached}:16",
+        **dict.fromkeys(("found_ptr", "best_ptr", "mass_ptr"), "*fp32:16"),
+        **dict.fromkeys(("table_ptr", "first_ptr", "start_ptr"), "*i32:16"),
+        **dict.fromkeys(("query_stride", "page_stride", "own_stride"), "i32:16"),
+        **dict.fromkeys(("table_stride", "begin", "size", "pieces"), "i32"),
+        "scale": "fp32",
+    }
     shared = {"DEPTH": depth, "WINDOW": 2048 * own, "CAUSAL": not own, "OWN": own, "PIECE": cut.piece}
-    own_sizes = {"GROUP": group, "KV_HEADS": kv_heads, "STEP": cut.step, "QUERIES": QUERIES, "PAGE": PAGE}
-    ends = {"ALL": heads, "GATED": not own, "HEADS": HEADS, "UNROLL": UNROLL}
+    sized = shared | {"GROUP": group, "KV_HEADS": kv_heads, "STEP": cut.step, "QUERIES": QUERIES, "PAGE": PAGE}
 
-    def signature(kernel: triton.runtime.JITFunction) -> dict[str, str]:
-        return {argument: known[argument] for argument in kernel.arg_names if argument in known}
+    def tiled(tiles: int) -> Case:
+        constants = sized | {"TILES": tiles}
+        title = f"attention {name}, {tiles} tiles"
+        return Case(title, attention_kernel, signature, constants, cut.warps, cut.stages, False)
 
-    return (
-        *(
-            Case(
-                f"attention {name}, {tiles} tiles",
-                attention_kernel,
-                signature(attention_kernel),
-                shared | own_sizes | {"TILES": tiles},
-                cut.warps,
-                cut.stages,
-                False,
-            )
-            for tiles in range(1, cut.tiles + 1)
-        ),
-        Case(f"gather {name}", gather_kernel, signature(gather_kernel), shared | ends, 4, fusion=False),
-    )
+    return (*(tiled(tiles) for tiles in range(1, cut.tiles + 1)), gather_case(name, kind, heads, shared))
 
 
 AUDIT = (
