@@ -149,8 +149,8 @@ def together(decoder: Decoder, one: Answer, other: Answer) -> bool:
 def serve(decoder: Decoder, requests: Sequence[Request], seconds: float = 120.0) -> tuple[Answer, ...]:
     """Submit the requests together and step until each has its final event, and once more to hear late ones.
 
-    Raises DecoderError if the decoder raises, speaks of unknown requests or does not finish in time, and NotOffered
-    if it refuses a request by an event. InvalidRequest passes through.
+    Raises DecoderError if the decoder raises, speaks of unknown requests or says nothing new for `seconds`, however
+    long all of it takes, and NotOffered if it refuses a request by an event. InvalidRequest passes through.
     """
     answers = serve_any(decoder, requests, seconds)
     for answer in answers:
@@ -168,7 +168,6 @@ def serve_any(
     on_tick: Callable[[int, Sequence[int]], None] | None = None,
 ) -> tuple[Answer, ...]:
     """As `serve`, but refusals are answers, too; `on_tick(tick, request ids)` runs after every step."""
-    stop = monotonic() + seconds
     ids = [guarded("submit", lambda r=r: decoder.submit(r), seconds) for r in requests]
     places = {request_id: place for place, request_id in enumerate(ids)}
     if len(places) < len(ids):
@@ -178,13 +177,15 @@ def serve_any(
     finals: list[list[Finished | Refused]] = [[] for _ in requests]
     late = [0] * len(requests)
     spans: list[tuple[int, int] | None] = [None] * len(requests)
-    tick, extra = 0, 1
+    tick, extra, stop = 0, 1, monotonic() + seconds
     while extra:
         if all(finals):
             extra -= 1
         elif monotonic() > stop:
             waiting = sum(not events for events in finals)
-            raise DecoderError(f"{waiting} of {len(requests)} requests did not finish within {seconds:g} seconds")
+            raise DecoderError(
+                f"{waiting} of {len(requests)} requests did not finish: nothing new for {seconds:g} seconds"
+            )
         now = next(TICKS)
         for event in guarded("step", decoder.step, max(1.0, stop - monotonic())):
             place = places.get(event.request_id)
@@ -200,10 +201,14 @@ def serve_any(
                 elif not 0 <= event.sample < requests[place].n:
                     raise DecoderError(f"an event names sample {event.sample} of {requests[place].n}")
                 else:
-                    samples[place][event.sample].extend(int(token) for token in event.ids)
+                    sample = samples[place][event.sample]
+                    sample.extend(int(token) for token in event.ids)
                     told[place].append((now, event))
+                    if event.ids and len(sample) <= requests[place].max_tokens:  # what has no end is nothing new
+                        stop = monotonic() + seconds
             else:
                 finals[place].append(event)
+                stop = monotonic() + seconds
         if on_tick is not None:
             on_tick(tick, ids)
         tick += 1

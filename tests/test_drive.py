@@ -58,6 +58,33 @@ def test_a_decoder_that_sleeps_or_never_finishes_is_an_error():
         serve(idle, [Request(prompt=(0,), max_tokens=2)], seconds=0.2)
 
 
+def test_a_decoder_may_take_as_long_as_it_goes_on_to_say_something():
+    class Slow(type(toy())):
+        def step(self):
+            time.sleep(0.15)
+            return super().step()
+
+    slow = toy()
+    slow.__class__ = Slow
+    (answer,) = serve(slow, [Request(prompt=(0,), max_tokens=8, ignore_eos=True)], seconds=0.5)
+    assert len(answer.output) == 8 > 2 * 0.5 / 0.15
+
+
+def test_tokens_behind_the_budget_are_nothing_new():
+    class Endless(type(toy())):
+        def submit(self, request):
+            self.asked = super().submit(request)
+            return self.asked
+
+        def step(self):
+            return [Tokens(self.asked, (1,))]
+
+    endless = toy()
+    endless.__class__ = Endless
+    with pytest.raises(DecoderError, match=r"nothing new for 0\.3 seconds"):
+        serve(endless, [Request(prompt=(0,), max_tokens=2)], seconds=0.3)
+
+
 def test_an_exception_in_a_step_names_itself_and_a_refusal_passes_through():
     with pytest.raises(DecoderError, match="step raised ZeroDivisionError: the toy broke"):
         serve(toy("crash"), [Request(prompt=(0,), max_tokens=2)])
