@@ -18,7 +18,7 @@ from specqual.contract.quantisation import Format, Quantisation
 from specqual.contract.requantised import formats_in_nvfp4
 from specqual.contract.schema import Schema, draft_linears, draft_schema, target_linears, target_schema
 
-from ..build import Options
+from ..options import Options
 from ..pages import PAGE, Stream, owners_of, page_bytes
 from ..schedule import LONGEST_CHUNK
 from ..streams import draft_streams, target_streams

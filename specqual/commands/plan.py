@@ -36,8 +36,8 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the sum for what is wanted, and what else fits; status 1 if the wanted does not fit."""
     from specqual.contract.checkpoint import read_draft, read_target
-    from specqual.decoder.build import Options
     from specqual.decoder.gpu.budget import Load, Pair, budget, longest_context, total
+    from specqual.decoder.options import Options
 
     memory = size_of(args.memory)
     target, quantisation = read_target(args.target)
