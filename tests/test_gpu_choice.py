@@ -74,6 +74,16 @@ def test_equal_scores_go_by_lowest_id() -> None:
     assert torch.equal(found.tokens, candidates.ids[..., 0])
 
 
+def test_a_greedy_walk_never_takes_what_is_no_number() -> None:
+    anchors, candidates, _, _ = asked(3)
+    candidates.logits[0, 0, candidates.logits[0, 0].argmax()] = candidates.logits[1, 1, 0] = torch.nan
+    candidates.logits[2, 2] = torch.nan  # none of them is one: the first
+    cold, unused = torch.zeros(BLOCKS, device=DEVICE), torch.zeros(BLOCKS, SLOTS, dtype=torch.float64, device=DEVICE)
+    found, expected = (step(anchors, candidates, None, None, cold, unused) for step in (select, select_torch))
+    assert torch.equal(found.tokens, expected.tokens) and torch.equal(found.q, expected.q)
+    assert found.tokens[2, 2] == candidates.ids[2, 2, 0]
+
+
 def test_a_number_at_the_edge_of_two_candidates_draws_the_second() -> None:
     anchors, candidates, _, _ = asked(3)
     flat = Candidates(candidates.ids[..., :4].contiguous(), torch.zeros_like(candidates.logits[..., :4]).contiguous())

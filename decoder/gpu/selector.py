@@ -168,7 +168,7 @@ def select_torch(
         if joint is not None and codes is not None:
             before, after = (side.double() for side in codes)
             score = score + ((before[token] * joint[:, slot].double())[:, None] * after[ids]).sum(-1)
-        best = score.cpu().numpy().argmax(1)
+        best = torch.where(score.isnan(), -torch.inf, score).cpu().numpy().argmax(1)
         hot = torch.nn.functional.one_hot(torch.from_numpy(best).to(ids.device), ids.shape[1]).double()
         q = torch.where(greedy, hot, (score / temperature.double().masked_fill(greedy[:, 0], 1.0)[:, None]).softmax(-1))
         place = (q.cumsum(-1) <= uniform[:, slot, None]).sum(-1)
