@@ -79,7 +79,8 @@ def test_every_trial_is_kept_and_speculation_changes_no_greedy_token(dry: Path) 
 def test_a_part_that_fails_says_why_and_the_others_go_on(tmp_path: Path) -> None:
     def broken(keep: Callable[[Any], None]) -> None:
         keep([1])
-        assert json.loads((tmp_path / "bad.json").read_text())["found"] == [1]  # also if it were killed
+        written = json.loads((tmp_path / "bad.json").read_text())
+        assert (written["found"], written["error"]) == ([1], "had no end")  # what stands there if it is killed now
         raise ValueError("weights: none")
 
     assert entry.run("bad", broken, {}, tmp_path) == 1

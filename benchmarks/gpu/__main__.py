@@ -113,8 +113,8 @@ def parts(sizes: Sizes, device: torch.device, limit: Callable[[float], None]) ->
     return {
         "memory": held,
         "speed": lambda keep: timed(True, sizes.batches, keep),
-        "breakdown": broken_down,
         "attention": side_by_side,
+        "breakdown": broken_down,
         "stored": lambda keep: timed(False, sizes.batches[:1], keep),
         "small": served,
         "transformers": compared,
@@ -168,15 +168,20 @@ def main() -> int:
 
 
 def run(name: str, part: Part, told: Mapping[str, Any], out: Path) -> int:
-    """One part into its file, which holds what was found so far if it fails: status 1."""
-    begin, content = perf_counter(), dict[str, Any](part=name, about=told)
+    """One part into its file, which holds what was found so far if it fails or is killed: status 1."""
+    begin, content = perf_counter(), dict[str, Any](part=name, about=told, error="had no end")
+    file = out / f"{name}.json"
 
     def keep(found: Any) -> None:
         content.update(found=found, took=perf_counter() - begin)
-        (out / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+        fresh = file.with_suffix(".new")
+        fresh.write_text(json.dumps(content, indent=1) + "\n")
+        fresh.replace(file)  # at one stroke, whenever it is killed
 
     try:
-        keep(part(keep))
+        found = part(keep)
+        del content["error"]
+        keep(found)
     except Exception as error:  # whatever it is, the parts behind it are to run
         traceback.print_exc()
         content["error"] = " ".join(f"{type(error).__name__}: {error}".split())
