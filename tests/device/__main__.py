@@ -18,7 +18,8 @@ on one GPU:
     3.  bench      7  the full geometry: memory, steps, rounds, breakdown
         sanitize   2  compute-sanitizer, memcheck and racecheck, on kernels and on a small decode
 
-        soak      14  `specqual soak` for four minutes less; it measures nothing, so it may run beside all but bench
+        soak      14  `specqual soak` for four minutes less, in four processes; it measures nothing, so it may run
+                      beside all but bench. So short it is no judge of memory, which alone makes its status 2
 
 `--device interpreter` or `cpu` rehearses profile and bitwise where there is no GPU (`--device cpu --only hybrid-bf16`),
 and soak (`--device cpu --minutes soak=2`).

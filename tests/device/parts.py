@@ -15,7 +15,9 @@ PYTHON, SMALL = sys.executable, ROOT / "fixtures" / "small"
 PYTEST = (PYTHON, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider")
 MADE = ("dense", "hybrid")  # small targets, of which a quantised one is made here
 TOKENS, BLOCK = 15_000, 5_000  # of a campaign
+TRIALS = 3  # of a benchmark: five of all parts would take eleven minutes
 SPARE = 4.0  # minutes of a soak's part in which it serves nothing: it begins, waits for its last epochs, and judges
+WORKERS = 4  # of a soak: the host judges most of the time, and one alone would not come through a deck in ten minutes
 SANITIZERS = ("/usr/local/cuda*/bin", "/usr/local/cuda*/compute-sanitizer", "/opt/nvidia/*/compute-sanitizer")
 SANITIZED = {  # by tool: what runs under it, and the variables that it needs
     "memcheck": ("test_gpu_attention test_gpu_recurrence test_gpu_convolution test_gpu_linear test_gpu_rows", True),
@@ -115,13 +117,14 @@ def bitwise(session: Session) -> Iterator[Job]:
 
 def bench(session: Session) -> Iterator[Job]:
     commit = ["--commit", session.commit] if session.commit else []
-    yield Job("bench", [PYTHON, "-m", "benchmarks.gpu", "--out", session.folder("bench"), *commit])
+    command = [PYTHON, "-m", "benchmarks.gpu", "--out", session.folder("bench"), "--trials", str(TRIALS)]
+    yield Job("bench", [*command, *commit])
 
 
 def soak(session: Session) -> Iterator[Job]:
     report, options = session.folder("soak"), ("--option", f"device={session.device}")
     minutes = f"{max(session.minutes - SPARE, session.minutes / 4):g}"
-    command = [PYTHON, "-m", "specqual", "soak", "--minutes", minutes, "--report", report]
+    command = [PYTHON, "-m", "specqual", "soak", "--minutes", minutes, "--workers", str(WORKERS), "--report", report]
     yield Job("soak", [*command, *options])
 
 
