@@ -178,6 +178,10 @@ def _chaos(journal: Journal, drills: list[str]) -> Decision:
     if bad:
         first = next(one.violation.detail for one in journal.violations() if one.scenario in bad)
         return Decision(Verdict.VIOLATED, f"{len(bad)} of {len(drills)} drills; the first: {first}")
+    broke = [name for name in drills if verdicts.get(name) == Verdict.ERROR]
+    if broke:
+        first = next(one for one in journal.violations() if one.scenario in broke)
+        return Decision(Verdict.ERROR, f"{len(broke)} of {len(drills)} drills broke; the first: {first}")
     missing = [name for name in drills if verdicts.get(name) in (None, Verdict.INCONCLUSIVE)]
     if missing:
         return Decision(Verdict.INCONCLUSIVE, f"not put to the test: {', '.join(missing)}")

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from specqual import fixtures
+from specqual.conformance.drive import DecoderError
+from specqual.conformance.verdicts import Status, Verdict
 from specqual.contract import Setup
 from specqual.soak.about import About
 from specqual.soak.chaos import DRILLS, KILLED, PREFIX, REFUSED
+from specqual.soak.epoch import broken
 from specqual.soak.journal import NAME, Journal
 from specqual.soak.mayhem import FULL, KILLS, Cramped, Mayhem
 from specqual.soak.night import judged
@@ -40,6 +43,18 @@ def test_a_full_disk_now_and_then_loses_no_epoch(tmp_path):
         soak._write()
         assert soak.trouble is None and len(journal.done()) == number + 1
     assert sum(trouble is not None for trouble in troubles) == named(journal, REFUSED) >= 3
+
+
+def test_a_drill_that_broke_is_no_pass(tmp_path):
+    names = [PREFIX + name for name in DRILLS]
+    journal = Journal.open(tmp_path / NAME)
+    segment = journal.begin(about(*names, "gaps").json())
+    for name in names[1:]:
+        journal.add(segment, Epoch(name, 0, "EXACT", "", {"faults put in": 1}), Served(0, 0.0, 1.0, 0.0))
+    journal.add(segment, broken((names[0], 0), DecoderError("make raised")), Served(0, 0.0, 1.0, 0.0))
+    found = judged(journal)
+    assert found.decisions["chaos"].verdict is Verdict.ERROR and found.status is Status.ERROR
+    assert "make raised" in found.decisions["chaos"].detail
 
 
 def test_a_disk_that_stays_full_ends_clearly_and_is_gone_on_with(tmp_path):
