@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from safetensors.torch import load_file, save_file
 
@@ -80,8 +81,14 @@ def nan_weights(scene: Scene) -> Iterator[Trial]:
                     if isinstance(decoder, Exception):
                         yield Trial(Fate.ENDED, f"{name}: {type(decoder).__name__}: {decoder}")
                         continue
-                    found = trial(lambda decoder=decoder: decoder, requests, expected, nothing, 1)
+                    found = trial(followed(decoder, scene), requests, expected, nothing, 1)
                     yield replace(found, detail=f"{name}: {found.detail}")
+
+
+def followed(decoder: Any, scene: Scene) -> Callable[[], Any]:
+    """Gives this decoder first, and behind it new ones, whose drafter is as it was."""
+    first = [decoder]
+    return lambda: first.pop() if first else scene.make(scene.setup)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import islice, pairwise
 
 import pytest
+from safetensors.torch import load_file
 
 from specqual import fixtures
 from specqual.conformance.verdicts import Verdict
@@ -55,6 +56,24 @@ def test_a_drafter_that_is_not_a_number_costs_drafts_and_nothing_else():
     found = list(islice(nan_weights(scene()), 8))
     assert {one.fate for one in found} == {Fate.SURVIVED}
     assert len({one.detail.partition(":")[0] for one in found}) == 8  # each a tensor of its own
+
+
+class Strict(Engine):
+    """Will not serve."""
+
+    def step(self):
+        raise RuntimeError("the drafter is not a number")
+
+
+def strict(setup):
+    """The optimised decoder, which will not serve with a drafter that is not a number."""
+    weights = load_file(setup.draft / "model.safetensors").values()
+    return planted(Strict)(setup) if any(tensor.isnan().any() for tensor in weights) else make(setup)
+
+
+def test_a_decoder_that_raises_at_such_a_drafter_has_ended_clearly_and_is_not_wrong():
+    found = list(islice(nan_weights(scene(strict)), 2))
+    assert {one.fate for one in found} == {Fate.ENDED} and "the drafter is not a number" in found[0].detail
 
 
 def test_a_full_disk_loses_nothing_at_any_page():
