@@ -12,8 +12,9 @@ from .course import Course, Outcome
 from .gauges import by_stretch
 from .plan import Plan
 
-DRAFTED = {"rounds with drafts", "acceptances", "rejections"}
+DRAFTED = {"rounds with drafts", "acceptances", "rejections", "steps without an accepted draft"}
 UNSEEN = "cannot be seen: "  # in front of a hazard, in counts
+SKIP = "skipped: "  # in front of why a decoder cannot be had, there
 NARROW = 2**15  # positions that a signed integer of 16 bits counts
 
 
@@ -52,7 +53,7 @@ def unseen(decoder: Any, free: Mapping[str, int]) -> set[str]:
     resources when it was made."""
     limits, honoured, found = decoder.claims.limits, decoder.claims.sampling, set[str]()
     if not isinstance(decoder, Traced):
-        found |= {*DRAFTED, "steps without a draft", "steps without an accepted draft", "prefix hits"}
+        found |= {*DRAFTED, "steps without a draft", "prefix hits"}
     if not limits.max_draft:
         found |= DRAFTED
     if not isinstance(decoder, Schedulable):
@@ -114,7 +115,7 @@ def of_course(course: Course) -> Counter[str]:
         found["drafts"] += len(r.proposals)
         found["accepted drafts"] += r.accepted
         found["steps without a draft"] += behind and not r.proposals
-        found["steps without an accepted draft"] += behind and not r.accepted
+        found["steps without an accepted draft"] += behind and bool(r.proposals) and not r.accepted
         found["full acceptances"] += bool(r.proposals) and r.accepted == len(r.proposals)
     return found
 

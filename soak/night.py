@@ -10,7 +10,7 @@ from specqual.conformance.statistics.budget import ALPHA
 from specqual.conformance.verdicts import Decision, Status, Verdict
 
 from .chaos import KILLED, PREFIX, REFUSED
-from .hazards import UNSEEN
+from .hazards import SKIP, UNSEEN
 from .journal import Journal
 from .records import CUT, DECODER, PROCESS, SUITE, Violation
 from .scenarios import SCENARIOS
@@ -153,7 +153,10 @@ def _laws(laws: tuple[Law, ...], total: float) -> Decision:
 def _hazards(journal: Journal, rows: list[tuple[str, str]]) -> Decision:
     """Each scenario of the run had an epoch, and each of its hazards occurred in one of its own."""
     missing, unseen = list[str](), set[str]()
-    skipped = {name for name, verdict in rows if verdict == Verdict.SKIPPED}
+    served = {name for name, verdict in rows if verdict != Verdict.SKIPPED}
+    skipped = {name for name, _ in rows} - served
+    reasons = sorted({told.removeprefix(SKIP) for name in skipped for told in journal.counts(name)})
+    left_out = f"skipped: {', '.join(sorted(skipped))} ({'; '.join(reasons)})" if skipped else ""
     for name in journal.about.get("scenarios", ()):
         if name in skipped or name not in SCENARIOS:
             continue
@@ -162,10 +165,10 @@ def _hazards(journal: Journal, rows: list[tuple[str, str]]) -> Decision:
         absent = [hazard for hazard in SCENARIOS[name].hazards if not counts.get(hazard)]
         missing += [f"{hazard} ({name})" for hazard in absent if hazard not in blind]
         unseen |= blind & {*absent}
-    told = f"; skipped: {', '.join(sorted(skipped))}" if skipped else ""
+    told = f"; {left_out}" if skipped else ""
     told += f"; not to be had of this decoder: {', '.join(sorted(unseen))}" if unseen else ""
     if skipped and not {*journal.about["scenarios"]} & SCENARIOS.keys() - skipped:
-        return Decision(Verdict.INCONCLUSIVE, f"every scenario was skipped: {', '.join(sorted(skipped))}")
+        return Decision(Verdict.INCONCLUSIVE, f"every scenario was {left_out}")
     if missing:
         return Decision(Verdict.INCONCLUSIVE, f"never put to the test: {', '.join(missing)}{told}")
     return Decision(Verdict.EXACT, f"every hazard occurred{told}")

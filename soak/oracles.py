@@ -29,10 +29,10 @@ def events(bench: Bench) -> None:
         if not expect("what submit has against it", None, course.malformed):
             continue
         expect("refused", course.asked.refused, course.refused is not None)
-        if course.refused is not None or course.usage is None:
+        if course.refused is not None:
             continue
-        total = sum(map(len, course.samples))
-        expect("usage", (len(request.prompt), total), (course.usage.prompt_tokens, course.usage.completion_tokens))
+        charged = course.usage and (course.usage.prompt_tokens, course.usage.completion_tokens)
+        expect("usage", (len(request.prompt), sum(map(len, course.samples))), charged)
         most = min(request.max_tokens, limits.max_context - len(request.prompt))
         ending = {*request.stop_ids, *(() if request.ignore_eos else limits.eos_ids)}
         for sample, (ids, reason) in enumerate(zip(course.samples, course.reasons, strict=False)):

@@ -18,6 +18,7 @@ from .about import About, Task
 from .chaos import PREFIX, Scene, drilled
 from .epoch import Played, broken, heard, play
 from .gauges import Meter
+from .hazards import SKIP
 from .records import Epoch, Served
 from .scenarios import SCENARIOS
 from .stage import GROUNDS, NoStage, Stage
@@ -45,7 +46,7 @@ class World:
         try:
             played = self._drilled(task, stage) if drill else self._served(task, stage, gauges)
         except NoStage as error:
-            played = Played(Epoch(*task, Verdict.SKIPPED, "", {f"skipped: {error}": 1}), 0.0)
+            played = Played(Epoch(*task, Verdict.SKIPPED, "", {f"{SKIP}{error}": 1}), 0.0)
         except Exception as error:
             stage.renew()
             self.meter.idle()

@@ -16,14 +16,14 @@ import pytest
 from specqual import fixtures
 from specqual.conformance.lab import Run
 from specqual.conformance.verdicts import Status, Verdict
-from specqual.contract import Event, Setup
+from specqual.contract import Event, Finished, Rule, Setup
 from specqual.decoder import make
 from specqual.decoder.engine import Engine
 from specqual.mutants.planting import black_box
 from specqual.soak.about import About
 from specqual.soak.course import Course
 from specqual.soak.epoch import play
-from specqual.soak.hazards import UNSEEN
+from specqual.soak.hazards import SKIP, UNSEEN
 from specqual.soak.journal import NAME, BadJournal, Journal
 from specqual.soak.night import judged
 from specqual.soak.records import Epoch, Served
@@ -169,6 +169,46 @@ def test_a_black_box_is_judged_by_its_tokens_and_not_asked_for_hazards_that_it_d
     assert hazards.verdict is Verdict.EXACT
     assert "cancelled while waiting" in hazards.detail
     assert journal.counts()["tokens judged"] > 0
+
+
+def unended(setup: Setup) -> Engine:
+    """Says that requests ended, and neither why nor what they cost."""
+    decoder = make(setup)
+    step = decoder.step
+
+    def vague() -> list[Event]:
+        return [replace(one, reasons=(), usage=None) if isinstance(one, Finished) else one for one in step()]
+
+    decoder.step = vague
+    return decoder
+
+
+def test_an_end_without_a_reason_and_a_charge_is_seen_in_a_black_box_too():
+    stage = Stage(GROUNDS["nano"], Run("a black box", black_box(unended), NANO), 0.1)
+    epoch = play(stage, SCENARIOS["gaps"], 0, 0).epoch
+    stage.close()
+    assert epoch.verdict is Verdict.VIOLATED
+    assert {"usage", "reasons"} <= {one.detail.split(": ")[1].split()[0] for one in epoch.violations}
+
+
+def test_where_nothing_is_drafted_nothing_is_rejected():
+    setup = replace(NANO, draft=None, rule=Rule.NONE)
+    world = World(About("optimised", setup, 0, ("rejected nano",), 0.25))
+    counts = world.play(("rejected nano", 0)).epoch.counts
+    world.close()
+    hazard = "steps without an accepted draft"
+    assert hazard not in counts and counts[f"{UNSEEN}{hazard}"] == 1 and counts["steps without a draft"] > 0
+
+
+def test_what_is_skipped_is_told_with_its_reason_and_only_where_no_process_had_a_decoder(tmp_path):
+    journal = Journal.open(tmp_path / "one")
+    segment, served = journal.begin(about("gaps", "laws").json()), Served(0, 0.0, 1.0, 0.0)
+    for name, number in (("gaps", 0), ("laws", 0)):
+        journal.add(segment, Epoch(name, number, "SKIPPED", "", {f"{SKIP}foo: is no option": 1}), served)
+    assert "skipped: gaps, laws (foo: is no option)" in judged(journal).decisions["hazards"].detail
+    journal.add(segment, Epoch("gaps", 1, "EXACT", ""), served)
+    told = judged(journal).decisions["hazards"].detail
+    assert "skipped: laws (foo: is no option)" in told and "idle ticks (gaps)" in told
 
 
 def test_what_the_judge_remembers_of_an_epoch_is_gone_behind_it():
