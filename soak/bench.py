@@ -12,12 +12,14 @@ from .stage import Stage
 @dataclass
 class Bench:
     """One epoch before its oracles. `amiss` collects an oracle's name, a sentence, and the place it is about. `salt` is
-    the epoch's own, so that the noise of its tokens' places is unlike that of any other epoch."""
+    the epoch's own, so that the noise of its tokens' places is unlike that of any other epoch. `captured` are the graphs
+    that the decoder had when it began."""
 
     stage: Stage
     plan: Plan
     outcome: Outcome
     salt: int
+    captured: int = 0
     amiss: list[tuple[str, str, int | None]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     regrets: Counter[str] = field(default_factory=Counter)

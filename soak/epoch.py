@@ -23,7 +23,7 @@ from .course import Course, Outcome
 from .gauges import Meter
 from .hazards import UNSEEN, counted, unseen
 from .objects import objects
-from .oracles import conservation, events, graphs, repeated
+from .oracles import captures, conservation, events, graphs, repeated
 from .plan import chance_of
 from .records import DECODER, SUITE, Epoch, Violation
 from .scenarios import Scenario
@@ -53,7 +53,8 @@ def play(stage: Stage, scenario: Scenario, seed: int, number: int, told: Told = 
     decoder = stage.decoder
     plan = scenario.draw(chance_of(seed, scenario.name, number), stage.room)
     traffic, oracle_seconds = Traffic(decoder, plan, told), 0.0
-    bench = Bench(stage, plan, traffic.found, chance_of(seed, scenario.name, number, "places").getrandbits(62))
+    salt = chance_of(seed, scenario.name, number, "places").getrandbits(62)
+    bench = Bench(stage, plan, traffic.found, salt, captures(decoder))
     try:
         traffic.run()
         began = monotonic()

@@ -71,8 +71,7 @@ def captures(decoder: Any) -> int:
 
 def graphs(bench: Bench) -> None:
     """Graphs settle: a decoder that has seen some epochs captures few more in a later one."""
-    stage, now = bench.stage, captures(bench.stage.decoder)
-    new, stage.captured = now - stage.captured, now
+    stage, new = bench.stage, captures(bench.stage.decoder) - bench.captured
     if len(stage.behind) >= SETTLED and new > max(FEW_CAPTURES, THRASH * bench.outcome.ticks):
         told = f"{new} captures in {bench.outcome.ticks} ticks, behind {len(stage.behind)} epochs"
         bench.amiss.append(("graphs", told, None))

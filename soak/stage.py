@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -84,7 +85,6 @@ class Stage:
     scale: float = 1.0
     behind: list[tuple[str, int]] = field(default_factory=list)
     free: dict[str, int] = field(default_factory=dict)  # of the living decoder, when it was made or last lost some
-    captured: int = 0  # graphs of the living decoder, behind its last epoch
     refused: str | None = None  # why no decoder can be had; asked once
     _kept: TemporaryDirectory[str] | None = None
     _decoder: Any = None
@@ -126,7 +126,7 @@ class Stage:
         taken: dict[str, int] = {}
         for name, value in options.items():
             try:
-                self._make(replace(setup, options={**setup.options, name: value})).close()
+                called(self._make(replace(setup, options={**setup.options, name: value})).close)
             except ValueError as error:
                 if str(error).startswith(f"{name}:"):
                     continue
@@ -180,15 +180,15 @@ class Stage:
         return self._twin
 
     def renew(self) -> None:
-        """Leave both decoders as they are and go on with new ones: an epoch broke, and they may be in any state."""
-        self._decoder = self._twin = None
-        self.behind.clear()
-        self.captured = 0
-
-    def close(self) -> None:
+        """Close both decoders, and go on with new ones: an epoch broke, and they may be in any state."""
         for decoder in (self._decoder, self._twin):
             if decoder is not None:
-                decoder.close()
+                with suppress(DecoderError):  # it has failed already; what it holds may be all that there is of it
+                    called(decoder.close)
+        self._decoder = self._twin = None
+        self.behind.clear()
+
+    def close(self) -> None:
         self.renew()
         if self._kept is not None:
             self._kept.cleanup()

@@ -59,6 +59,25 @@ def capturing(setup):
     return decoder
 
 
+class Restless(Engine):
+    """Captures a graph for each request, from that on which is the hundredth of a storm to the two hundredth."""
+
+    told = 0
+
+    def submit(self, request):
+        self.told += 1
+        return super().submit(request)
+
+    def counters(self):
+        return {"graph_captures": min(max(self.told - 60 - 100, 0), 100)}  # sixty of three epochs of gaps
+
+
+def restless(setup):
+    decoder = make(setup)
+    decoder.__class__ = Restless
+    return decoder
+
+
 def test_a_census_counts_the_decoders_own_objects_and_no_others():
     decoder = make(NANO)
     before = census([decoder])
@@ -77,6 +96,15 @@ def test_a_module_belongs_to_its_package(module, of):
 def test_a_graph_that_is_captured_when_the_same_comes_again_is_no_leak():
     epoch = played("tests.test_soak_objects:capturing")
     assert epoch.verdict == "EXACT" and epoch.counts["times objects were counted"] == 1
+
+
+def test_graphs_that_are_captured_while_objects_are_counted_are_not_the_next_epochs():
+    about = About("tests.test_soak_objects:restless", Setup(target=NANO.target), 3, ("counted", "gaps"), 0.25)
+    world = World(about)
+    found = [world.play(task).epoch for task in (("gaps", 0), ("gaps", 1), ("gaps", 2), ("counted", 0), ("gaps", 3))]
+    captured = world.stage("nano").decoder.counters()["graph_captures"]
+    world.close()
+    assert captured > 12 and {epoch.verdict for epoch in found} == {"EXACT"}
 
 
 @pytest.mark.parametrize("scale", [0.25, 1.0])

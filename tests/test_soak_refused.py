@@ -58,10 +58,25 @@ def refusing(setup):
     return decoder
 
 
-@pytest.mark.parametrize(("name", "says"), [("broken", "an illegal memory access"), ("unnamed", "math domain error")])
+def unclosing(setup):
+    """Cannot be closed."""
+    decoder = make(setup)
+
+    def closing():
+        raise RuntimeError("will not close")
+
+    decoder.close = closing
+    return decoder
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("broken", "an illegal memory access"), ("unnamed", "math domain error"), ("unclosing", "will not close")],
+)
 def test_a_decoder_that_cannot_be_made_because_it_fails_is_an_error(name, says):
     epoch = World(about(here(name))).play(("gaps", 0)).epoch
     assert epoch.verdict is Verdict.ERROR and says in epoch.violations[0].detail
+    assert epoch.violations[0].oracle == DECODER
 
 
 def test_a_run_of_which_nothing_can_be_had_stops_at_once_and_is_open(tmp_path):
@@ -120,6 +135,39 @@ def test_a_resume_that_is_refused_says_that_and_nothing_else(tmp_path, capsys):
 def test_a_run_of_no_length_is_refused_by_the_option_that_was_given(tmp_path, capsys, option):
     assert main(["soak", option, "0", "--report", str(tmp_path / "none")]) == Status.OPEN
     assert capsys.readouterr().err == f"specqual: error: {option}: must be more than none, got 0.0\n"
+
+
+CLOSED = []
+
+
+def failing(setup):
+    """Raises in its sixth step, and says when it is closed."""
+    decoder = make(setup)
+    step, steps, close = decoder.step, [], decoder.close
+
+    def raising():
+        steps.append(0)
+        if len(steps) == 6:
+            raise RuntimeError("the sixth step")
+        return step()
+
+    def closing():
+        CLOSED.append(decoder)
+        close()
+        if len(steps) >= 6:
+            raise RuntimeError("it was broken")
+
+    decoder.step, decoder.close = raising, closing
+    return decoder
+
+
+def test_a_decoder_that_broke_is_closed_before_there_is_another():
+    world = World(about(here("failing")))
+    CLOSED.clear()
+    first = world.stage("nano").decoder
+    assert world.play(("gaps", 0)).epoch.verdict is Verdict.ERROR
+    assert CLOSED[-1] is first and world.stage("nano").decoder is not first
+    world.close()
 
 
 def breaking(name, monkeypatch):
