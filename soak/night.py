@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import exp, fsum, inf, log
 
-from specqual.conformance.statistics import log_e, mean, product
+from specqual.conformance.statistics import expected, log_e, mean, product
 from specqual.conformance.statistics.budget import ALPHA
 from specqual.conformance.verdicts import Decision, Status, Verdict
 
@@ -18,18 +18,21 @@ from .series import a_deck, lives, memory
 
 LAWS = 0.5 * ALPHA  # of the error budget of a run
 CONTEXTS = 64  # laws that a run may test: those that it never came to bet nothing
+BLIND = 0.5  # total variation; who would miss as much has looked at too few tokens to speak of a law
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
     """The evidence (log E, nats) of all epochs against one test: `grown` from the sums of all counts; `product` and
-    `mean` of the epochs' own."""
+    `mean` of the epochs' own. A bias of `visible`, in total variation and averaged over its tokens, would show in one
+    of its contexts with a chance of a half."""
 
     test: str
     samples: int
     grown: float
     product: float
     mean: float
+    visible: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +76,19 @@ def evidence(journal: Journal) -> tuple[tuple[Law, ...], float]:
     for test, contexts in sorted(sums.items()):
         grown = [log_e(*_law(known_laws[test, name], row)) for name, row in contexts.items()]
         every += grown
-        found.append(Law(test, samples[test], mixed(grown), product(own[test]), mean(own[test])))
+        seen = fsum(sum(row) * _visible(row, known_laws[test, name][1]) for name, row in contexts.items())
+        found.append(Law(test, samples[test], mixed(grown), product(own[test]), mean(own[test]), seen / samples[test]))
     return tuple(found), mixed(every)
 
 
 def _law(known: tuple[tuple[float, ...], float], row: list[int]) -> tuple[tuple[float, ...], list[int], float]:
     law, slack = known
     return law, row, slack
+
+
+def _visible(row: list[int], slack: float) -> float:
+    """The total variation at which a law of these counts would be rejected, as one of `CONTEXTS`."""
+    return min(1.0, slack + expected(sum(row), len(row) - 1, LAWS / CONTEXTS))
 
 
 def mixed(log_es: Iterable[float]) -> float:
@@ -144,10 +153,17 @@ def _findings(journal: Journal, verdict: Verdict) -> str:
 def _laws(laws: tuple[Law, ...], total: float) -> Decision:
     if not laws:
         return Decision(Verdict.SKIPPED, "no token was drawn from a law that is known")
-    told = f"log10 E {total / log(10):.2f} after {sum(law.samples for law in laws):,} tokens"
+    samples = sum(law.samples for law in laws)
+    told = f"log10 E {total / log(10):.2f} after {samples:,} tokens"
     if total >= -log(LAWS):
         return Decision(Verdict.VIOLATED, f"{told}: a sound decoder comes so far with chance {LAWS:.1g}")
-    return Decision(Verdict.HOLDS, told)
+    seen = fsum(law.visible * law.samples for law in laws) / samples
+    best, worst = (which(laws, key=lambda law: law.visible) for which in (min, max))
+    told += f", in which a bias of {seen:.2g} would show, from {best.visible:.2g} ({best.test}) to "
+    told += f"{worst.visible:.2g} ({worst.test})"
+    if seen >= BLIND:
+        return Decision(Verdict.INCONCLUSIVE, told)
+    return Decision(Verdict.HOLDS, told, delta=seen)
 
 
 def _hazards(journal: Journal, rows: list[tuple[str, str]]) -> Decision:

@@ -23,7 +23,7 @@ from specqual.mutants.planting import black_box
 from specqual.soak.about import About
 from specqual.soak.course import Course
 from specqual.soak.epoch import play
-from specqual.soak.hazards import SKIP, UNSEEN
+from specqual.soak.hazards import UNSEEN
 from specqual.soak.journal import NAME, BadJournal, Journal
 from specqual.soak.night import judged
 from specqual.soak.records import Epoch, Served
@@ -200,33 +200,12 @@ def test_where_nothing_is_drafted_nothing_is_rejected():
     assert hazard not in counts and counts[f"{UNSEEN}{hazard}"] == 1 and counts["steps without a draft"] > 0
 
 
-def test_what_is_skipped_is_told_with_its_reason_and_only_where_no_process_had_a_decoder(tmp_path):
-    journal = Journal.open(tmp_path / "one")
-    segment, served = journal.begin(about("gaps", "laws").json()), Served(0, 0.0, 1.0, 0.0)
-    for name, number in (("gaps", 0), ("laws", 0)):
-        journal.add(segment, Epoch(name, number, "SKIPPED", "", {f"{SKIP}foo: is no option": 1}), served)
-    assert "skipped: gaps, laws (foo: is no option)" in judged(journal).decisions["hazards"].detail
-    journal.add(segment, Epoch("gaps", 1, "EXACT", ""), served)
-    told = judged(journal).decisions["hazards"].detail
-    assert "skipped: laws (foo: is no option)" in told and "idle ticks (gaps)" in told
-
-
 def test_what_the_judge_remembers_of_an_epoch_is_gone_behind_it():
     """Passes over long sequences take a hundred megabytes, and would come and go in what the process is judged by."""
     world = World(about("mixed"))
     assert world.play(("mixed", 0)).epoch.counts["tokens judged"] > 0
     assert not world.stage("nano").judge._passes
     world.close()
-
-
-def test_hazards_that_are_waived_are_named_while_others_are_still_to_come(tmp_path):
-    journal = Journal.open(tmp_path / "one")
-    told = {f"{UNSEEN}preemptions": 3, "waited for room": 1}
-    journal.add(journal.begin(about("pressure").json()), Epoch("pressure", 0, "EXACT", "", told), Served(0, 0.0, 1, 0))
-    hazards = judged(journal).decisions["hazards"]
-    assert hazards.verdict is Verdict.INCONCLUSIVE
-    missing, _, waived = hazards.detail.partition("; not to be had of this decoder: ")
-    assert waived == "preemptions" and "preemptions" not in missing and "cancellations (pressure)" in missing
 
 
 def test_graphs_that_thrash_are_found_once_they_should_have_settled():
@@ -262,21 +241,6 @@ def test_a_run_in_which_a_hazard_never_occurred_is_open(tmp_path):
     journal = Journal.open(tmp_path / "one")
     in_process(about("gaps", "bad"), journal, 0)
     assert judged(journal).status is Status.OPEN
-
-
-def test_an_oracle_that_never_looks_leaves_a_run_open(tmp_path):
-    journal = Journal.open(tmp_path / "one")
-    segment = journal.begin(about("mixed").json())
-    counts = {hazard: 1 for hazard in SCENARIOS["mixed"].hazards}
-    looks = ("tokens judged", "states replayed", "requests served again, alone", "seeds replayed")
-    journal.add(segment, Epoch("mixed", 0, Verdict.EXACT, "", counts), Served(0, 0.0, 1.0, 0.5))
-    assert judged(journal).decisions["hazards"].verdict is Verdict.EXACT
-    for place, look in enumerate((*looks, "times all was given back")):
-        other = Journal.open(tmp_path / f"{place}")
-        blind = {hazard: n for hazard, n in counts.items() if hazard != look}
-        other.add(other.begin(about("mixed").json()), Epoch("mixed", 0, Verdict.EXACT, "", blind), Served(0, 0.0, 1, 0))
-        decision = judged(other).decisions["hazards"]
-        assert decision.verdict is Verdict.INCONCLUSIVE and look in decision.detail
 
 
 def test_a_preemption_that_takes_nothing_is_none():
