@@ -12,8 +12,8 @@ from .stage import Stage
 @dataclass
 class Bench:
     """One epoch before its oracles. `amiss` collects an oracle's name, a sentence, and the place it is about. `salt` is
-    the epoch's own, so that the noise of its tokens' places is unlike that of any other epoch. `captured` are the graphs
-    that the decoder had when it began."""
+    the epoch's own, so that the noise of its tokens' places is unlike that of any other epoch. `captured` is how many
+    graphs the decoder had when it began."""
 
     stage: Stage
     plan: Plan

@@ -103,7 +103,8 @@ def _life(journal: Journal, worker: int, moments: Sequence[Moment], begin: int, 
 
 MET = """SELECT max(first) FROM (SELECT min(started + seconds) AS first FROM epochs
 WHERE worker = ? AND started BETWEEN ? AND ? GROUP BY scenario)"""
-READ = "SELECT worker, time, name, value FROM gauges WHERE worker >= 0 ORDER BY worker, time"
+# in the order in which they were read, which is that of rows: somebody may set the clock of times
+READ = "SELECT worker, time, name, value FROM gauges WHERE worker >= 0 ORDER BY worker, rowid"
 
 
 def _by_worker(rows: Iterable[tuple[int, float, str, float]]) -> Iterator[tuple[int, list[Moment]]]:

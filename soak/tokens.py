@@ -57,7 +57,7 @@ def regret(bench: Bench) -> None:
                     bench.amiss.append(("regret", told, course.place))
                     break
                 bench.counts["sampled tokens judged"] += 1
-                if given.law[token] > 0:
+                if given.law[token] > 0 and course.asked.again is None:  # else its seed has been drawn from before
                     v = noise(bench.salt, course.place * 64 + sample, place)
                     u = transform(given.law, np.array(token), np.array(v))
                     bench.ranks.append(int(cells(u, BITS)[0]))

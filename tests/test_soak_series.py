@@ -37,6 +37,17 @@ def test_a_worker_that_died_within_a_segment_has_another_life_as_well(tmp_path):
     assert [len(life.moments) for life in lives(journal)] == [3, 2]
 
 
+def test_processes_are_told_apart_and_leaks_seen_though_the_clock_is_set_back(tmp_path):
+    journal = Journal.open(tmp_path / "soak.sqlite")
+    journal.begin({"seed": 1})
+    for process in range(2):
+        for moment in range(300):
+            read = {"process": process, "requests": 100.0 * moment, AT_REST: 300 + 0.1 * moment}
+            journal.gauge(0, read, START + 10 * moment - 1_005 * process)
+    assert [len(life.moments) for life in lives(journal)] == [300, 300]
+    assert memory(lives(journal)).verdict is Verdict.VIOLATED
+
+
 def test_no_time_passes_between_two_segments(journal):
     on = segments(journal)
     assert on.seconds == pytest.approx(1202, abs=1)
