@@ -131,6 +131,22 @@ def test_a_resume_that_is_refused_says_that_and_nothing_else(tmp_path, capsys):
     assert len(Journal.read(tmp_path / NAME).connection.execute("SELECT * FROM segments").fetchall()) == 1
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("--report", "{file}"), "--report: '{file}' is no folder that can be made (File exists)"),
+        (("--report", "{file}/in"), "--report: '{file}/in' is no folder that can be made (Not a directory)"),
+        (("--replay", "{file}.json"), "--replay: '{file}.json' is no bundle ("),
+        (("--page", "--report", "{file}.d"), "--page: there is no journal in {file}.d"),
+    ],
+)
+def test_a_file_or_folder_that_is_none_is_told_with_its_option(tmp_path, capsys, given, says):
+    file = tmp_path / "file"
+    file.touch()
+    assert main(["soak", "--scenario", "gaps", *(word.format(file=file) for word in given)]) == Status.OPEN
+    assert says.format(file=file) in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", ["--hours", "--minutes"])
 def test_a_run_of_no_length_is_refused_by_the_option_that_was_given(tmp_path, capsys, option):
     assert main(["soak", option, "0", "--report", str(tmp_path / "none")]) == Status.OPEN

@@ -74,7 +74,10 @@ def followed(args: argparse.Namespace) -> int:
     if not args.resume and file.exists():
         raise BadJournal(f"--report: {folder} holds a journal already; --resume goes on with it")
     about = asked(args)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"--report: {os.fspath(folder)!r} is no folder that can be made ({error.strerror})") from None
     journal, console = (Cramped if args.chaos else Journal).open(file), Console()
     identity = about.json() | about.made_with()
     journal.agree(identity)
@@ -119,6 +122,8 @@ def looked_at(folder: Path) -> int:
     from specqual.soak.page import page, write
     from specqual.soak.series import running
 
+    if not (folder / NAME).is_file():
+        raise ValueError(f"--page: there is no journal in {folder}")
     journal = Journal.read(folder / NAME)
     found = judged(journal)
     write(page(journal, found, running(journal)), folder)
@@ -161,7 +166,7 @@ def replay(file: Path) -> int:
         if last[0] not in SCENARIOS and not last[0].startswith(PREFIX):
             raise LookupError(f"there is no scenario {last[0]!r}")
         behind, sought = about.behind(bundle), bundle.get("oracle")
-    except (LookupError, TypeError, ValueError) as error:
+    except (OSError, LookupError, TypeError, ValueError) as error:
         raise ValueError(f"--replay: {os.fspath(file)!r} is no bundle ({error})") from None
     torch.set_num_threads(1)  # as its worker had it
     tried = [("alone", [last])] + ([(f"behind {len(behind):,} others", [*behind, last])] if behind else [])
