@@ -237,7 +237,12 @@ class _Transaction:
         self.connection.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self.connection.execute("COMMIT" if kind is None else "ROLLBACK")
+        try:
+            if kind is None:
+                self.connection.execute("COMMIT")
+        finally:
+            if self.connection.in_transaction:  # where a disk is full SQLite has rolled back by itself
+                self.connection.execute("ROLLBACK")
 
 
 def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

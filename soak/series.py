@@ -68,8 +68,8 @@ def segments(journal: Journal) -> Segments:
         if ended is None:
             (heard,) = ask("SELECT max(time) FROM gauges WHERE time >= ? AND time < ?", (started, limit)).fetchone()
             (done,) = ask("SELECT max(started + seconds) FROM epochs WHERE segment = ?", (segment,)).fetchone()
-            ended = min(max(started, heard or started, done or started), limit)
-        spans.append((started, ended))
+            ended = min(max(heard or started, done or started), limit)
+        spans.append((started, max(started, ended)))  # a clock that was set back has no time go backwards
     return Segments(tuple(spans) or ((0.0, 0.0),))
 
 

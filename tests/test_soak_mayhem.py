@@ -13,6 +13,7 @@ from specqual.conformance.verdicts import Status, Verdict
 from specqual.contract import Setup
 from specqual.soak.about import About
 from specqual.soak.chaos import DRILLS, KILLED, PREFIX, REFUSED
+from specqual.soak.disk import an_epoch
 from specqual.soak.epoch import broken
 from specqual.soak.journal import NAME, Journal
 from specqual.soak.mayhem import FULL, KILLS, Cramped, Mayhem
@@ -43,6 +44,19 @@ def test_a_full_disk_now_and_then_loses_no_epoch(tmp_path):
         soak._write()
         assert soak.trouble is None and len(journal.done()) == number + 1
     assert sum(trouble is not None for trouble in troubles) == named(journal, REFUSED) >= 3
+
+
+def test_a_full_disk_is_told_as_that_and_what_waits_goes_in_once_there_is_room(tmp_path):
+    journal = Journal.open(tmp_path / NAME)
+    soak = Soak(about(), journal, 1, 1.0)
+    soak.segment = journal.begin({"seed": 1})
+    (pages,) = journal.connection.execute("PRAGMA page_count").fetchone()
+    journal.connection.execute(f"PRAGMA max_page_count = {pages}")
+    soak._record(an_epoch(0), Served(0, 0.0, 1.0, 0.0))
+    assert soak.trouble == "database or disk is full" and not journal.done()
+    journal.connection.execute(f"PRAGMA max_page_count = {pages + 100}")
+    soak._write()
+    assert soak.trouble is None and journal.done() == {("disk", 0)}
 
 
 def test_a_drill_that_broke_is_no_pass(tmp_path):

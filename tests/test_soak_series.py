@@ -48,6 +48,13 @@ def test_processes_are_told_apart_and_leaks_seen_though_the_clock_is_set_back(tm
     assert memory(lives(journal)).verdict is Verdict.VIOLATED
 
 
+def test_a_segment_in_which_the_clock_was_set_back_takes_no_time_from_the_others(tmp_path):
+    file = written(tmp_path)
+    journal = Journal.open(file)
+    journal.connection.execute("UPDATE segments SET ended = started - 50 WHERE segment = 2")
+    assert segments(journal).seconds == 600
+
+
 def test_no_time_passes_between_two_segments(journal):
     on = segments(journal)
     assert on.seconds == pytest.approx(1202, abs=1)
