@@ -142,7 +142,7 @@ def take_options(setup: Setup, known: Mapping[str, Any]) -> dict[str, Any]:
     """Options of the setup over their defaults, each turned into its default's type; ValueError names a wrong one."""
     for name in setup.options:
         if name not in known:
-            raise ValueError(f"option {name}: not known, there are {', '.join(known) or 'none'}")
+            raise ValueError(f"{name}: is no option, there are {', '.join(known) or 'none'}")
     try:
         return {name: type(default)(setup.options.get(name, default)) for name, default in known.items()}
     except ValueError as error:

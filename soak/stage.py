@@ -18,6 +18,7 @@ from specqual.conformance.judge import Judge
 from specqual.conformance.lab import Lab, Run
 from specqual.conformance.statistics.budget import ALPHA
 from specqual.contract import Inspectable, Schedulable, Scripted, Setup, Unsupported
+from specqual.contract.errors import CheckpointError
 
 from .calls import called
 from .plan import Room
@@ -122,15 +123,14 @@ class Stage:
         return copy
 
     def _taken(self, setup: Setup, options: Mapping[str, int]) -> dict[str, int]:
-        """As many of these options as the decoder knows: they are the optimised decoder's, and another has others."""
+        """As many of these options as the decoder takes: they are the optimised decoder's, and another has others. What
+        it says against one is not read, since whatever is amiss beside will be said again without them."""
         taken: dict[str, int] = {}
         for name, value in options.items():
             try:
                 called(self._make(replace(setup, options={**setup.options, name: value})).close)
-            except ValueError as error:
-                if str(error).startswith(f"{name}:"):
-                    continue
-                raise
+            except ValueError:
+                continue
             taken[name] = value
         return taken
 
@@ -145,7 +145,8 @@ class Stage:
             raise
         except (Unsupported, ValueError) as error:
             known = FIELDS | {*self.run.setup.options, *self.ground.options}
-            if isinstance(error, ValueError) and str(error).partition(":")[0] not in known:
+            refusal = isinstance(error, Unsupported | CheckpointError) or str(error).partition(":")[0] in known
+            if not refusal:
                 raise DecoderError(f"make raised {type(error).__name__}: {error}") from error
             self.refused = f"no decoder on {self.ground.name}: {error}"
             raise NoStage(self.refused) from error

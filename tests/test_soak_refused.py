@@ -9,6 +9,7 @@ from specqual import fixtures
 from specqual.cli import main
 from specqual.conformance.verdicts import Status, Verdict
 from specqual.contract import InvalidRequest, Setup, Tokens, Unsupported
+from specqual.contract.errors import CheckpointError
 from specqual.decoder import make
 from specqual.soak.about import About
 from specqual.soak.journal import NAME, BadJournal, Journal
@@ -56,6 +57,30 @@ def refusing(setup):
 
     decoder.submit = picky
     return decoder
+
+
+def choosy(setup):
+    """Knows no options, and says so in its own words."""
+    if setup.options:
+        raise ValueError(f"there is no {', '.join(setup.options)} here")
+    return make(setup)
+
+
+def unread(setup):
+    """Cannot read the checkpoint."""
+    raise CheckpointError("config.json: model_type", "must be one of 'llama', got 'specqual_table'")
+
+
+def test_options_that_a_decoder_does_not_know_are_left_out_whatever_it_calls_them():
+    world = World(about(here("choosy")))
+    epoch = world.play(("gaps", 0)).epoch
+    assert epoch.verdict is Verdict.EXACT and world.stage("nano").setup.options == {}
+    world.close()
+
+
+def test_a_stage_whose_checkpoint_a_decoder_cannot_read_is_skipped():
+    epoch = World(about(here("unread"))).play(("gaps", 0)).epoch
+    assert epoch.verdict is Verdict.SKIPPED and "must be one of 'llama'" in str(epoch.counts)
 
 
 def unclosing(setup):
