@@ -139,7 +139,7 @@ def test_formats_and_drafters_that_an_engine_lacks_are_unsupported():
 def test_wrong_setups_are_one_error_naming_the_field(engine):
     for more, field in (
         ({"dtype": "int3"}, "dtype"),
-        ({"options": {"colour": "red"}}, "option colour"),
+        ({"options": {"colour": "red"}}, "colour: is no option"),
         ({"draft": "dense-dflash" if engine is dflash else "llama", "draft_length": 0}, "draft_length"),
     ):
         with pytest.raises(ValueError, match=field):
