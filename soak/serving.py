@@ -28,7 +28,7 @@ from .plan import Asked, Plan
 
 USUAL = {"lag": 0, "chunk": 256}
 ENDLESS = 16  # times as many tokens as were asked for: they will have no end
-PATIENCE = 400  # ticks without an event although somebody is to be served
+PATIENCE = 400  # ticks that bring no token and no end although somebody is to be served
 
 
 Told = Callable[[str, Any], None]
@@ -188,9 +188,7 @@ class Traffic:
 
     def _hear(self, events: Sequence[Event]) -> None:
         self.told("events", events)
-        self.quiet = 0 if events or all(course.held for course in self.live.values()) else self.quiet + 1
-        if self.quiet > PATIENCE:
-            raise DecoderError(f"{len(self.live)} requests heard nothing for {PATIENCE} ticks")
+        on = all(course.held for course in self.live.values())  # whether the epoch comes nearer to its end
         for event in events:
             course = self.known.get(event.request_id)
             if course is None:
@@ -201,13 +199,18 @@ class Traffic:
                 if course.cancelled or course.held:
                     course.late += 1
                 elif 0 <= event.sample < course.request.n:
+                    on |= len(event.ids) > 0
                     course.samples[event.sample] += map(int, event.ids)
                     if len(course.samples[event.sample]) > ENDLESS * course.request.max_tokens:
                         raise DecoderError(f"request {course.place} goes on beyond {ENDLESS} times what it asked for")
                 else:
                     self.found.amiss.append(("events", f"sample {event.sample} of {course.request.n}"))
             else:
+                on = True
                 self._end(course, event)
+        self.quiet = 0 if on else self.quiet + 1
+        if self.quiet > PATIENCE:
+            raise DecoderError(f"{len(self.live)} requests heard neither a token nor their end for {PATIENCE} ticks")
         for course in self.live.values():
             course.beside = max(course.beside, len(self.live) - 1)
 
