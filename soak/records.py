@@ -77,6 +77,11 @@ class Epoch:
     histograms: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     violations: tuple[Violation, ...] = ()
 
+    @property
+    def broke(self) -> bool:
+        """Whether it has no proper end, whatever was found before."""
+        return any(one.verdict is Verdict.ERROR for one in self.violations)
+
 
 @dataclass(frozen=True, slots=True)
 class Served:

@@ -27,6 +27,7 @@ GRACE = 120.0  # seconds for epochs under way when the time is up
 HUNG = 2 * LONGEST  # seconds without a word behind which a worker, whose own deadlines did not ring, is killed
 LEAVE = 5.0  # seconds that a worker has to leave
 BUNDLES = "violations"  # folder beside the journal, with a file that --replay takes for each
+BROKEN = 100  # epochs on end that break, behind which there is no more to be had of a decoder
 TRIES = 2  # of an epoch whose worker dies
 NOTHING: Task = ("", 0)  # what a worker is at that is at nothing
 BEAT = 0.5  # seconds between two looks at the clock
@@ -55,7 +56,7 @@ class Worker:
     def served(self, epoch: Epoch) -> None:
         """It has nothing to do. Where an epoch broke, the next one on its stage has a new decoder."""
         task = (epoch.scenario, epoch.number)
-        if any(one.verdict is Verdict.ERROR for one in epoch.violations):
+        if epoch.broke:
             self.behind = [one for one in self.behind if stage_of(one) != stage_of(task)]
         elif epoch.verdict is not Verdict.SKIPPED:
             self.behind.append(task)
@@ -94,6 +95,7 @@ class Soak:
     team: list[Worker] = field(default_factory=list)
     died: dict[Task, int] = field(default_factory=dict)  # how often a worker died of an epoch
     skipped: set[str] = field(default_factory=set)  # scenarios that this decoder cannot be had for
+    broken: int = 0  # epochs on end
     trouble: str | None = None  # why what waits to be recorded cannot be
     folder: str = ""  # of all that its workers keep for a while
     _again: deque[Task] = field(default_factory=deque)
@@ -175,6 +177,9 @@ class Soak:
 
         self._unwritten.append(write)
         self._write()
+        self.broken = self.broken + 1 if epoch.broke else self.broken if epoch.verdict is Verdict.SKIPPED else 0
+        if self.broken == BROKEN:
+            self.stop(f"{BROKEN} epochs on end broke")
 
     def _note(self, worker: Worker, oracle: str, told: str) -> None:
         """Record what happened to the process that serves an epoch."""

@@ -113,6 +113,14 @@ def test_a_run_of_which_nothing_can_be_had_stops_at_once_and_is_open(tmp_path):
     assert found.status is Status.OPEN and found.decisions["hazards"].verdict is Verdict.INCONCLUSIVE
 
 
+def test_a_run_in_which_every_epoch_breaks_stops_and_is_an_error(tmp_path):
+    """It would break some hundred thousand in a night, and write down each."""
+    journal = Journal.open(tmp_path / NAME)
+    soak = Soak(about(here("broken")), journal, 1, 120.0)
+    assert soak.run() == "100 epochs on end broke"
+    assert len(journal.done()) == 100 and judged(journal).status is Status.ERROR
+
+
 def test_a_refusal_is_asked_for_once():
     world = World(about(here("unsupported")))
     assert world.play(("gaps", 0)).epoch.verdict is Verdict.SKIPPED
