@@ -37,12 +37,14 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """Everything that a run has established so far; `decisions` by what they are about."""
+    """Everything that a run has established so far; `decisions` by what they are about; `peak` is the largest that
+    `log_e` was behind any epoch."""
 
     decisions: dict[str, Decision]
     counts: dict[str, int]
     laws: tuple[Law, ...]
     log_e: float
+    peak: float
 
     @property
     def verdict(self) -> Verdict:
@@ -56,34 +58,32 @@ class Night:
         return found.get(self.verdict, Status.CLEAN)
 
 
-def evidence(journal: Journal) -> tuple[tuple[Law, ...], float]:
-    """The evidence of each test, and of all of them together: the mean over every law that a run may test.
+def evidence(journal: Journal) -> tuple[tuple[Law, ...], float, float]:
+    """The evidence of each test, and of all of them together: the mean over every law that a run may test, as it is now
+    and at its peak.
 
     The mixture's log E is a function of the counts, so that of a night is that of the sums, in whatever order epochs
-    came and wherever they ran; a resumed run goes on with it.
+    came and wherever they ran; a resumed run goes on with it. It may be looked at behind each epoch, so what it came to
+    once stands, though all that follows be sound.
     """
     sums: dict[str, dict[str, list[int]]] = defaultdict(dict)
+    grown: dict[str, dict[str, float]] = defaultdict(dict)
     own: dict[str, list[float]] = defaultdict(list)
-    samples: dict[str, int] = defaultdict(int)
+    known, peak = journal.laws(), 0.0
     for _, _, one in journal.increments():
         own[one.test].append(one.log_e)
-        samples[one.test] += one.samples
         for context, row in one.counts.items():
-            known = sums[one.test].setdefault(context, [0] * len(row))
-            for cell, count in enumerate(row):
-                known[cell] += count
-    known_laws, found, every = journal.laws(), list[Law](), list[float]()
+            before = sums[one.test].get(context, [0] * len(row))
+            counts = sums[one.test][context] = [a + b for a, b in zip(before, row, strict=True)]
+            law, slack = known[one.test, context]
+            grown[one.test][context] = log_e(law, counts, slack)
+        peak = max(peak, mixed(e for test in grown.values() for e in test.values()))
+    found = list[Law]()
     for test, contexts in sorted(sums.items()):
-        grown = [log_e(*_law(known_laws[test, name], row)) for name, row in contexts.items()]
-        every += grown
-        seen = fsum(sum(row) * _visible(row, known_laws[test, name][1]) for name, row in contexts.items())
-        found.append(Law(test, samples[test], mixed(grown), product(own[test]), mean(own[test]), seen / samples[test]))
-    return tuple(found), mixed(every)
-
-
-def _law(known: tuple[tuple[float, ...], float], row: list[int]) -> tuple[tuple[float, ...], list[int], float]:
-    law, slack = known
-    return law, row, slack
+        samples = sum(map(sum, contexts.values()))
+        seen = fsum(sum(row) * _visible(row, known[test, name][1]) for name, row in contexts.items()) / max(1, samples)
+        found.append(Law(test, samples, mixed(grown[test].values()), product(own[test]), mean(own[test]), seen))
+    return tuple(found), mixed(e for test in grown.values() for e in test.values()), peak
 
 
 def _visible(row: list[int], slack: float) -> float:
@@ -104,17 +104,17 @@ def mixed(log_es: Iterable[float]) -> float:
 def judged(journal: Journal) -> Night:
     """The verdict of what is recorded."""
     counts = journal.counts()
-    laws, total = evidence(journal)
+    laws, total, peak = evidence(journal)
     rows = [(scenario, verdict) for scenario, _, verdict, _, _ in journal.rows() if not scenario.startswith(PREFIX)]
     drills = [name for name in journal.about.get("scenarios", ()) if name.startswith(PREFIX)]
     decisions = {
         "traffic": _traffic(journal, rows, counts),
-        "laws": _laws(laws, total),
+        "laws": _laws(laws, total, peak),
         "hazards": _hazards(journal, rows),
         "memory": memory(lives(journal), a_deck(journal)),
         **({"chaos": _chaos(journal, drills)} if drills else {}),
     }
-    return Night(decisions, counts, laws, total)
+    return Night(decisions, counts, laws, total, peak)
 
 
 def _traffic(journal: Journal, rows: list[tuple[str, str]], counts: dict[str, int]) -> Decision:
@@ -150,14 +150,15 @@ def _findings(journal: Journal, verdict: Verdict) -> str:
     return told + (f"; the first: {kept[0].oracle}: {kept[0].detail}" if kept else "")
 
 
-def _laws(laws: tuple[Law, ...], total: float) -> Decision:
+def _laws(laws: tuple[Law, ...], total: float, peak: float) -> Decision:
     if not laws:
         return Decision(Verdict.SKIPPED, "no token was drawn from a law that is known")
     samples = sum(law.samples for law in laws)
     told = f"log10 E {total / log(10):.2f} after {samples:,} tokens"
-    if total >= -log(LAWS):
+    if peak >= -log(LAWS):
+        told += f", {peak / log(10):.2f} at its peak"
         return Decision(Verdict.VIOLATED, f"{told}: a sound decoder comes so far with chance {LAWS:.1g}")
-    seen = fsum(law.visible * law.samples for law in laws) / samples
+    seen = fsum(law.visible * law.samples for law in laws) / max(1, samples)
     best, worst = (which(laws, key=lambda law: law.visible) for which in (min, max))
     told += f", in which a bias of {seen:.2g} would show, from {best.visible:.2g} ({best.test}) to "
     told += f"{worst.visible:.2g} ({worst.test})"
