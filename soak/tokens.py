@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 
-from specqual.conformance.bracket import bracket
+from specqual.conformance.bracket import bracket, variation
 from specqual.conformance.judge import LOWEST, log_softmax
 from specqual.conformance.statistics import cells, log_e, mean, noise, transform
 from specqual.contract import Request, Sampling
@@ -21,6 +21,8 @@ from .stage import Stage
 BITS = 4  # of a token's place in its law
 SAMPLED = Sampling(temperature=1.0)  # what a table's law is tested under, biases aside
 PIECE = 300  # tokens of a far output that are judged
+SLACK = 1e-3  # total variation up to which the laws of places are known, at least
+COLDEST = 0.7  # temperature that rounding may move all of a law at, and the test of places allows for it
 LOCAL = 26  # tokens that the reference is given of a far sequence, in front of those it judges
 
 
@@ -28,7 +30,7 @@ def regret(bench: Bench) -> None:
     """Every token of the judged requests under its own prefix: greedy ones are best up to rounding, sampled ones are
     possible, and their places in their laws are kept for the law's test."""
     stage, found = bench.stage, bench.outcome.courses
-    nats = stage.envelope
+    nats, known = stage.envelope, slack(stage)
     judge, vocabulary = stage.judge, stage.decoder.claims.limits.vocab_size
     for course in (course for course in found if course.place in bench.plan.judged and course.refused is None):
         for sample, ids in enumerate(course.samples):
@@ -57,10 +59,17 @@ def regret(bench: Bench) -> None:
                     bench.amiss.append(("regret", told, course.place))
                     break
                 bench.counts["sampled tokens judged"] += 1
-                if given.law[token] > 0 and course.asked.again is None:  # else its seed has been drawn from before
+                first = course.asked.again is None  # else its seed has been drawn from before
+                if first and given.slack <= known and given.law[token] > 0:
                     v = noise(bench.salt, course.place * 64 + sample, place)
                     u = transform(given.law, np.array(token), np.array(v))
                     bench.ranks.append(int(cells(u, BITS)[0]))
+
+
+def slack(stage: Stage) -> float:
+    """The total variation up to which the law of a place is known; one that rounding may move further, at the edge of
+    a filter, is left out, which depends on the law and not on the token."""
+    return max(SLACK, variation(stage.envelope, COLDEST))
 
 
 def local(request: Request, ids: list[int], stage: Stage, salt: int) -> tuple[Request, list[int], int]:
@@ -83,7 +92,7 @@ def laws(bench: Bench) -> tuple[Increment, ...]:
     if not isinstance(target, TableTarget):
         counts = np.bincount(bench.ranks, minlength=2**BITS).tolist()
         uniform = (2.0**-BITS,) * 2**BITS
-        return _increment(f"places {bench.stage.ground.name}", {"": counts}, {"": uniform}, 1e-3)
+        return _increment(f"places {bench.stage.ground.name}", {"": counts}, {"": uniform}, slack(bench.stage))
     rows: dict[str, list[int]] = {}
     known: dict[str, tuple[float, ...]] = {}
     for course in bench.outcome.courses:
