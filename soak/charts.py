@@ -13,7 +13,7 @@ from .gauges import AT_REST
 from .journal import Journal, added
 from .night import mixed
 from .records import Increment
-from .scenarios import SCENARIOS
+from .scenarios import OWN, SCENARIOS
 from .series import Life, Segments
 
 MOST_POINTS = 240  # of one line
@@ -91,7 +91,7 @@ def acceptance(journal: Journal) -> Chart | None:
     query = """SELECT h.scenario, h.name, h.bins FROM histograms h JOIN epochs p ON p.scenario = h.scenario
         AND p.epoch = h.epoch WHERE h.name IN (?, ?) ORDER BY p.started, h.name DESC"""
     rows = journal.connection.execute(query, (DRAFTED, ACCEPTED)).fetchall()
-    own = [row for row in rows if row[0] in SCENARIOS and SCENARIOS[row[0]].stage == "own"] or rows
+    own = [row for row in rows if row[0] in SCENARIOS and SCENARIOS[row[0]].stage == OWN] or rows
     title, middle = "Acceptance against generated length", len(own) // 2
     halves = {"first half of the run": own[:middle], "second half": own[middle:]}
     sums = {

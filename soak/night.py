@@ -13,7 +13,7 @@ from .chaos import KILLED, PREFIX, REFUSED
 from .hazards import SKIP, UNSEEN
 from .journal import Journal
 from .records import CUT, DECODER, PROCESS, SUITE, Violation
-from .scenarios import SCENARIOS
+from .scenarios import OWN, SCENARIOS
 from .series import a_deck, lives, memory
 
 LAWS = 0.5 * ALPHA  # of the error budget of a run
@@ -168,14 +168,15 @@ def _laws(laws: tuple[Law, ...], total: float, peak: float) -> Decision:
 
 
 def _hazards(journal: Journal, rows: list[tuple[str, str]]) -> Decision:
-    """Each scenario of the run had an epoch, and each of its hazards occurred in one of its own."""
+    """Each scenario of the run had an epoch, and each of its hazards occurred in one of its own. The checkpoints that
+    the run is about cannot be skipped."""
     missing, unseen = list[str](), set[str]()
     served = {name for name, verdict in rows if verdict != Verdict.SKIPPED}
     skipped = {name for name, _ in rows} - served
     reasons = sorted({told.removeprefix(SKIP) for name in skipped for told in journal.counts(name)})
     left_out = f"skipped: {', '.join(sorted(skipped))} ({'; '.join(reasons)})" if skipped else ""
     for name in journal.about.get("scenarios", ()):
-        if name in skipped or name not in SCENARIOS:
+        if name not in SCENARIOS or (name in skipped and SCENARIOS[name].stage != OWN):
             continue
         counts = journal.counts(name)
         blind = {name.removeprefix(UNSEEN) for name in counts if name.startswith(UNSEEN)}

@@ -22,6 +22,7 @@ from .traffic import (
     undrafted,
 )
 
+OWN = "own"  # the stage of the run's own checkpoints
 SPECULATION = ("rounds with drafts", "acceptances", "rejections")
 EDGES = ("outputs across a page's edge", "served beside another")
 JUDGED = ("tokens judged", "times all was given back")
@@ -45,25 +46,25 @@ SCENARIOS: dict[str, Scenario] = {
     one.name: one
     for one in (
         Scenario("mixed", "nano", 8, mixed(220), (*SPECULATION, *EDGES, *JUDGED, *COMPARED, "seeds replayed")),
-        Scenario("mixed own", "own", 2, mixed(40), SPECULATION),
+        Scenario("mixed own", OWN, 2, mixed(40), SPECULATION),
         Scenario(
             "buckets", "nano", 4, oscillating(200), ("batches that grew", "batches that shrank", "schedules changed")
         ),
         Scenario("storm", "nano", 8, storm(300), ("cancelled behind a round", "cancelled while waiting", *JUDGED)),
         Scenario("counted", "nano", 1, counted(100), ("times objects were counted", "cancellations", "preemptions")),
-        Scenario("storm own", "own", 1, storm(60), ("cancellations",)),
+        Scenario("storm own", OWN, 1, storm(60), ("cancellations",)),
         Scenario("pressure", "tight", 5, pressed(160), ("preemptions", "waited for room", "cancellations", *JUDGED)),
         Scenario(
             "conversations", "nano", 3, conversations(12, 5), ("turns behind a turn", "prefix hits", *JUDGED, *COMPARED)
         ),
-        Scenario("conversations own", "own", 1, conversations(5, 4), ("turns behind a turn",)),
+        Scenario("conversations own", OWN, 1, conversations(5, 4), ("turns behind a turn",)),
         Scenario("temperatures", "nano", 4, tempered(160), ("tokens at other temperatures", "tokens under a penalty")),
         Scenario("undrafted", "nano", 2, undrafted(130), ("steps without a draft",)),
         Scenario("rejected", "zeros", 2, barren(11_200), ("steps without an accepted draft",)),
         Scenario("rejected nano", "nano", 1, barren(300), ("steps without an accepted draft",)),
         Scenario("rejected far", "bare", 1, stretch(11_200), ("steps without an accepted draft",), every=3),
         Scenario("limits", "nano", 1, limits(10), ("requests refused", "outputs to the end of the context")),
-        Scenario("long own", "own", 1, long_context(2), ("tokens behind 256 and more",)),
+        Scenario("long own", OWN, 1, long_context(2), ("tokens behind 256 and more",)),
         Scenario("far", "far", 1, far(32_900), ("positions beyond 32,768",)),
         Scenario("bad", "nano", 1, bad_requests(80), ("bad requests",)),
         Scenario("gaps", "nano", 1, gaps(80), ("idle ticks",)),

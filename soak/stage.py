@@ -22,6 +22,7 @@ from specqual.contract.errors import CheckpointError
 
 from .calls import called
 from .plan import Room
+from .scenarios import OWN
 
 DECISIONS = 1000  # times as many as `rounding` plans for in one run
 MEASURED = 48  # sequences that rounding is measured on
@@ -53,7 +54,7 @@ class Ground:
 GROUNDS = {
     ground.name: ground
     for ground in (
-        Ground("own", "", None, options={"prefixes": 48, "remembered": 64}),
+        Ground(OWN, "", None, options={"prefixes": 48, "remembered": 64}),
         Ground("nano", "nano/hybrid", "nano/hybrid-dflash2", options={"samples": 16, "prefixes": 48, "remembered": 64}),
         Ground(
             "tight",

@@ -15,7 +15,7 @@ from specqual.soak.about import About
 from specqual.soak.journal import NAME, BadJournal, Journal
 from specqual.soak.night import judged
 from specqual.soak.page import Press
-from specqual.soak.records import DECODER, SUITE
+from specqual.soak.records import DECODER, SUITE, Served
 from specqual.soak.run import Soak
 from specqual.soak.worker import World
 
@@ -348,3 +348,22 @@ def test_a_verdict_stands_where_the_disk_takes_neither_gauge_nor_page(tmp_path):
     press = Press(journal, tmp_path / "nowhere")
     assert press.print(running=False).verdict is Verdict.INCONCLUSIVE
     assert "nowhere" in press.trouble
+
+
+def small_ones_only(setup):
+    """Loads the checkpoints of the suite's stages, and not those of the run."""
+    if setup.target == NANO.target:
+        raise ValueError("target: is of no known kind")
+    return make(setup)
+
+
+def test_a_run_whose_own_checkpoints_cannot_be_loaded_is_open_and_says_why(tmp_path):
+    journal, run = Journal.open(tmp_path / NAME), about(here("small_ones_only"), "gaps", "storm own")
+    segment, world = journal.begin(run.json()), World(run)
+    for name in run.scenarios:
+        journal.add(segment, world.play((name, 0)).epoch, Served(0, 0.0, 1.0, 0.5))
+    world.close()
+    hazards = judged(journal).decisions["hazards"]
+    assert hazards.verdict is Verdict.INCONCLUSIVE
+    assert "never put to the test: cancellations (storm own)" in hazards.detail
+    assert "skipped: storm own (no decoder on own: target: is of no known kind)" in hazards.detail
