@@ -23,6 +23,7 @@ WARM_REQUESTS = 2_000  # of them, at least
 MOST_POINTS = 1_000  # of all lives together: all pairs within each of them are looked at
 FEWEST_POINTS = 24  # behind the warm-up
 FEWEST_REQUESTS = 2_000  # behind the warm-up
+OUTLIVED = 2  # times as many requests, in which a level process shows that the steps of another come to an end
 ALLOCATOR = 4.0  # MB; a process gains or loses as much by the way its allocator keeps free memory
 CONFIDENCE = 0.999  # of the interval of a slope, both sides together
 
@@ -95,17 +96,20 @@ def growth(lives: Sequence[Points], least: float = WARM_REQUESTS) -> Decision:
 
     VIOLATED where the slope of one process is surely beyond it, as a whole and in each half of its time: a step to the
     largest batch so far is in one of them. HOLDS where that of all processes together lies below, no single one's
-    surely beyond, and they rose by no more than the bound and an allocator's moves: they are made alike and serve
+    surely beyond (but that of one that was stopped while it took its steps, if another is level that served twice as
+    many requests), and they rose by no more than the bound and an allocator's moves: they are made alike and serve
     traffic that is drawn alike, so they grow alike, and the pairs of one process say as much of that as those of
     another. Else INCONCLUSIVE.
     """
-    judged, beyond = list[Points](), list[Slope]()
+    judged, beyond, level = list[Points](), list[Slope](), 0.0
     for life in lives:
         points = life[warm([requests for requests, _ in life], least) :]
         slope = slope_of(points)
         if slope is None:
             continue
         judged.append(points)
+        if slope.high <= BOUND:
+            level = max(level, slope.requests)
         if len(points) < FEWEST_POINTS or slope.requests < FEWEST_REQUESTS or slope.low <= BOUND:
             continue
         halves = slope_of(points[: len(points) // 2]), slope_of(points[len(points) // 2 :])
@@ -120,8 +124,9 @@ def growth(lives: Sequence[Points], least: float = WARM_REQUESTS) -> Decision:
     told = f"memory grows by {pooled}, over {pooled.requests:,.0f} of them in {len(judged)} processes"
     if pooled.high > BOUND:
         return Decision(Verdict.INCONCLUSIVE, f"{told}: that is not surely below {BOUND:g}, nor surely above")
-    if beyond:
-        worst = max(beyond, key=lambda slope: slope.low)
+    alone = [slope for slope in beyond if OUTLIVED * slope.requests > level]
+    if alone:
+        worst = max(alone, key=lambda slope: slope.low)
         return Decision(Verdict.INCONCLUSIVE, f"{told}; of one alone by {worst}, which may be a step")
     risen, most = sum(map(rise, judged)), BOUND * pooled.requests / PER + ALLOCATOR
     if risen > most:

@@ -95,6 +95,15 @@ def test_a_leak_of_one_life_is_not_lost_among_sound_ones():
     assert found.verdict is Verdict.INCONCLUSIVE and "of one alone by 4.5" in found.detail
 
 
+def test_one_that_was_stopped_while_it_took_its_steps_is_judged_by_a_level_one_that_is_longer():
+    steps = [(40.0 * k, 300 + 2.0 * (40 * k // 1_000) + 0.1 * (k % 3)) for k in range(150)]
+    level = [(40.0 * k, 330 + 0.1 * (k % 3)) for k in range(2_000)]
+    assert leak.growth([steps, level]).verdict is Verdict.HOLDS
+    assert leak.growth([steps, level[:250]]).verdict is not Verdict.HOLDS
+    leaking = [(40.0 * k, 300 + 2.0 * (40 * k // 1_000) + 0.1 * (k % 3)) for k in range(1_500)]
+    assert leak.growth([leaking, level]).verdict is Verdict.VIOLATED
+
+
 def in_steps(slope: float, step: float, requests: float, seed: int = 0) -> list[tuple[float, float]]:
     """A short life that grows by so many MB per 10,000 requests, in steps of an allocator."""
     chance = Random(seed)
