@@ -1,18 +1,17 @@
 """What a journal shows as plots; each chart comes from what was recorded, and is missing where nothing was."""
 
 import json
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import log, log10
 
 from specqual.conformance.charts import Chart
 from specqual.conformance.plot import Plot, decades, linear, named
-from specqual.conformance.statistics import log_e, mean, product
+from specqual.conformance.statistics import mean, product
 
 from .gauges import AT_REST
 from .journal import Journal, added
-from .night import mixed
-from .records import Increment
+from .night import mixed, tallied
 from .scenarios import OWN, SCENARIOS
 from .series import Life, Segments
 
@@ -20,6 +19,7 @@ MOST_POINTS = 240  # of one line
 LINES = 6  # that have a colour of their own
 DRAFTED, ACCEPTED = "drafted by length", "accepted by length"  # histograms
 LOOKS = 60  # at the evidence of one test
+EVIDENCE = ("all epochs together", "product over epochs", "mean of epochs")  # lines of one test
 LEAST = -12.0  # log10 of the smallest e-value that is drawn
 HOUR = 3600.0
 Path = list[tuple[float, float]]
@@ -147,23 +147,17 @@ def edge(name: str) -> float:
 
 def evidence(journal: Journal, enough: float) -> list[Chart]:
     """How log10 E of each test grew: of the counts of all epochs together, and the epochs' own as product and mean."""
-    known, found = journal.laws(), list[Chart]()
-    by_test = defaultdict[str, list[Increment]](list)
-    for _, _, one in journal.increments():
-        by_test[one.test].append(one)
-    for test, increments in sorted(by_test.items()):
-        step, samples, sums = -(-len(increments) // LOOKS), 0.0, dict[str, list[int]]()
-        paths = {name: Path([(0.0, 0.0)]) for name in ("all epochs together", "product over epochs", "mean of epochs")}
-        own = list[float]()
-        for count, one in enumerate(increments, start=1):
-            samples += one.samples / 1000
-            own.append(one.log_e)
-            for context, row in one.counts.items():
-                sums[context] = [a + b for a, b in zip(sums.get(context, [0] * len(row)), row, strict=True)]
-            if count % step == 0 or count == len(increments):
-                grown = mixed(log_e(known[test, name][0], row, known[test, name][1]) for name, row in sums.items())
-                for path, value in zip(paths.values(), (grown, product(own), mean(own)), strict=True):
-                    path.append((samples, max(value / log(10), LEAST)))
+    sizes = Counter(one.test for _, _, one in journal.increments())
+    by_test = {test: {name: Path([(0.0, 0.0)]) for name in EVIDENCE} for test in sorted(sizes)}
+    for one, tallies in tallied(journal):
+        tally, size = tallies[one.test], sizes[one.test]
+        if len(tally.own) % -(-size // LOOKS) == 0 or len(tally.own) == size:
+            values = mixed(tally.grown.values()), product(tally.own), mean(tally.own)
+            for path, value in zip(by_test[one.test].values(), values, strict=True):
+                path.append((tally.samples / 1000, max(value / log(10), LEAST)))
+    found = list[Chart]()
+    for test, paths in by_test.items():
+        samples, _ = max(path[-1] for path in paths.values())
         heights = [y for path in paths.values() for _, y in path]
         top, title = max(*heights, enough / log(10)), f"{test}: evidence against the law"
         plot = Plot(title, linear("samples, thousands", 0, samples, 4), linear("e-value, log10", min(heights), top))

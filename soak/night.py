@@ -1,8 +1,8 @@
 """The verdict of a whole run, from its journal alone: derived whenever it is asked for, however far the run is."""
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from math import exp, fsum, inf, log
 
 from specqual.conformance.statistics import expected, log_e, mean, product
@@ -12,7 +12,7 @@ from specqual.conformance.verdicts import Decision, Status, Verdict
 from .chaos import KILLED, PREFIX, REFUSED
 from .hazards import SKIP, UNSEEN
 from .journal import Journal
-from .records import CUT, DECODER, PROCESS, SUITE, Violation
+from .records import CUT, DECODER, PROCESS, SUITE, Increment, Violation
 from .scenarios import OWN, SCENARIOS
 from .series import a_deck, lives, memory
 
@@ -58,32 +58,49 @@ class Night:
         return found.get(self.verdict, Status.CLEAN)
 
 
-def evidence(journal: Journal) -> tuple[tuple[Law, ...], float, float]:
-    """The evidence of each test, and of all of them together: the mean over every law that a run may test, as it is now
-    and at its peak.
+@dataclass(slots=True)
+class Tally:
+    """The evidence against one test so far: the counts of each context, their log E, and the epochs' own log E."""
+
+    counts: dict[str, list[int]] = field(default_factory=dict)
+    grown: dict[str, float] = field(default_factory=dict)
+    own: list[float] = field(default_factory=list)
+    samples: int = 0
+
+
+def tallied(journal: Journal) -> Iterator[tuple[Increment, dict[str, Tally]]]:
+    """The evidence as it was recorded: each increment, and the tally of every test with it.
 
     The mixture's log E is a function of the counts, so that of a night is that of the sums, in whatever order epochs
-    came and wherever they ran; a resumed run goes on with it. It may be looked at behind each epoch, so what it came to
-    once stands, though all that follows be sound.
+    came and wherever they ran; a resumed run goes on with it.
     """
-    sums: dict[str, dict[str, list[int]]] = defaultdict(dict)
-    grown: dict[str, dict[str, float]] = defaultdict(dict)
-    own: dict[str, list[float]] = defaultdict(list)
-    known, peak = journal.laws(), 0.0
+    laws, tallies = journal.laws(), defaultdict[str, Tally](Tally)
     for _, _, one in journal.increments():
-        own[one.test].append(one.log_e)
+        tally = tallies[one.test]
+        tally.own.append(one.log_e)
+        tally.samples += one.samples
         for context, row in one.counts.items():
-            before = sums[one.test].get(context, [0] * len(row))
-            counts = sums[one.test][context] = [a + b for a, b in zip(before, row, strict=True)]
-            law, slack = known[one.test, context]
-            grown[one.test][context] = log_e(law, counts, slack)
-        peak = max(peak, mixed(e for test in grown.values() for e in test.values()))
+            before = tally.counts.get(context, [0] * len(row))
+            counts = tally.counts[context] = [a + b for a, b in zip(before, row, strict=True)]
+            law, slack = laws[one.test, context]
+            tally.grown[context] = log_e(law, counts, slack)
+        yield one, tallies
+
+
+def evidence(journal: Journal) -> tuple[tuple[Law, ...], float, float]:
+    """The evidence of each test, and of all of them together: the mean over every law that a run may test, as it is now
+    and at its peak. It may be looked at behind each epoch, so what it came to once stands, though all that follows be
+    sound."""
+    laws, tallies, total, peak = journal.laws(), dict[str, Tally](), 0.0, 0.0
+    for _, tallies in tallied(journal):
+        total = mixed(e for tally in tallies.values() for e in tally.grown.values())
+        peak = max(peak, total)
     found = list[Law]()
-    for test, contexts in sorted(sums.items()):
-        samples = sum(map(sum, contexts.values()))
-        seen = fsum(sum(row) * _visible(row, known[test, name][1]) for name, row in contexts.items()) / max(1, samples)
-        found.append(Law(test, samples, mixed(grown[test].values()), product(own[test]), mean(own[test]), seen))
-    return tuple(found), mixed(e for test in grown.values() for e in test.values()), peak
+    for test, tally in sorted(tallies.items()):
+        missed = fsum(sum(row) * _visible(row, laws[test, name][1]) for name, row in tally.counts.items())
+        grown, own, samples = mixed(tally.grown.values()), tally.own, tally.samples
+        found.append(Law(test, samples, grown, product(own), mean(own), missed / max(1, samples)))
+    return tuple(found), total, peak
 
 
 def _visible(row: list[int], slack: float) -> float:

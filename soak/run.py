@@ -177,7 +177,8 @@ class Soak:
 
         self._unwritten.append(write)
         self._write()
-        self.broken = self.broken + 1 if epoch.broke else self.broken if epoch.verdict is Verdict.SKIPPED else 0
+        if epoch.verdict is not Verdict.SKIPPED:
+            self.broken = self.broken + 1 if epoch.broke else 0
         if self.broken == BROKEN:
             self.stop(f"{BROKEN} epochs on end broke")
 

@@ -26,7 +26,6 @@ from specqual.soak.epoch import play
 from specqual.soak.hazards import UNSEEN
 from specqual.soak.journal import NAME, BadJournal, Journal
 from specqual.soak.night import judged
-from specqual.soak.plan import Plan, Room
 from specqual.soak.records import Epoch, Served
 from specqual.soak.scenarios import SCENARIOS
 from specqual.soak.serving import Traffic
@@ -264,25 +263,6 @@ def test_a_preemption_that_takes_nothing_is_none():
     world.close()
     assert sum(course.preempted for course in found.courses) == told.count(True) > 0
     assert told.count(False) > 0
-
-
-def test_a_request_that_is_made_twice_is_evidence_once():
-    """Its seed is the same, and so are its tokens: they say nothing new of a law."""
-
-    def draw(chance: Random, room: Room) -> Plan:
-        plan = SCENARIOS["mixed"].draw(chance, room)
-        return replace(plan, judged=frozenset(range(len(plan.asked))))
-
-    world, ended = World(about("mixed", scale=0.5)), list[Course]()
-    stage = world.stage("nano")
-    epoch = play(
-        stage, replace(SCENARIOS["mixed"], draw=draw), 0, 0, lambda what, it: what == "ended" and ended.append(it)
-    )
-    world.close()
-    sampled = [course for course in ended if not course.request.sampling.greedy]
-    new = sum(len(ids) for course in sampled if course.asked.again is None for ids in course.samples)
-    (one,) = epoch.epoch.evidence
-    assert one.samples == new < epoch.epoch.counts["sampled tokens judged"]
 
 
 def test_each_scenario_names_hazards():

@@ -45,6 +45,17 @@ def test_a_law_holds_up_to_the_bias_that_would_have_shown_and_is_open_where_none
     assert log_e((0.5, 0.5), leaning) > log(CONTEXTS / LAWS)
 
 
+def test_a_law_that_leans_for_a_while_is_violated_however_sound_the_rest_of_the_night_is(tmp_path):
+    journal = Journal.open(tmp_path / "one")
+    segment = journal.begin({"scenarios": ["laws"]})
+    for number, row in enumerate([(300, 200)] * 10 + [(250, 250)] * 400):
+        one = Increment("law table", 0.0, sum(row), {"0": row}, {"0": (0.5, 0.5)})
+        journal.add(segment, Epoch("laws", number, Verdict.EXACT, "", {}, (one,)), Served(0, number, 0.5, 0.0))
+    night = judged(journal)
+    assert night.log_e < 14 < night.peak
+    assert night.decisions["laws"].verdict is Verdict.VIOLATED and "at its peak" in night.decisions["laws"].detail
+
+
 def test_hazards_that_are_waived_are_named_while_others_are_still_to_come(tmp_path):
     journal = Journal.open(tmp_path / "one")
     told = {f"{UNSEEN}preemptions": 3, "waited for room": 1}

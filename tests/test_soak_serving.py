@@ -1,4 +1,4 @@
-"""Serving has an end, and says of an answer that is none that it is none."""
+"""Serving has an end, and an end without usage hides nothing."""
 
 from dataclasses import replace
 
